@@ -56,7 +56,7 @@ class CodeCounter:
         if any(program.table(shape.numbers) is not None for program in known):
             return None
         why = failing(known[0], shape.numbers) if known else self.differing(shape.text)
-        _, table = emit_sized(kernel, "kernel")
+        _, table = emit_sized(replace(kernel, broad=bool(known)), "kernel")
         self.codes[shape.text] = [SizeProgram.of(table.answers, table.entries), *known]
         shapes = " ".join("x".join(map(str, o.shape)) for o in (kernel.out, *kernel.ins))
         return f"{type(kernel).__name__} {kernel.op.name} {shapes} class {kernel.shape_class}: {why}"

@@ -39,7 +39,7 @@ class Kernel(ABC):
     that a register tile sweeps.
 
     A sized kernel may leave numbers open (`sized_kernel.py`). What it chooses by them, its `decisions`, is then
-    `decided`.
+    `decided`. Where its code is to be good for as many sizes as it can be, it is `broad`.
     """
 
     op: Op
@@ -51,6 +51,7 @@ class Kernel(ABC):
     prefetched: tuple[PrefetchedOperand, ...] = ()
     prefetch_bytes: int = 0
     decided: tuple[Any, ...] = ()
+    broad: bool = False
 
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others

@@ -41,11 +41,13 @@ SAME = {"-": 0, "//": 1, "%": 0, "<": 0, "==": 1}
 
 @dataclass
 class SizeTable:
-    """Sizes of one kernel, whose code is emitted for `numbers`: what the code reads, and what it takes for granted."""
+    """Sizes of one kernel, whose code is emitted for `numbers`: what the code reads, and what it takes for granted.
+    `broad` code has alternatives for sizes that need others; code that is not takes less time to compile."""
 
     numbers: list[int] = field(default_factory=list)
     entries: dict[Formula, int] = field(default_factory=dict)  # formula → place in the table
     answers: dict[Formula, int] = field(default_factory=dict)
+    broad: bool = True
 
     def number(self, value: int) -> Size:
         """The next number."""
@@ -208,6 +210,12 @@ def is_less(x: Size | int, y: Size | int) -> Size | int:
 def is_equal(x: Size | int, y: Size | int) -> Size | int:
     """1 where x is y, else 0: a size where it depends on sizes."""
     return _chosen("==", x, y)
+
+
+def alternative(x: Size | int) -> Size | int:
+    """How often one of several alternatives runs: a size in broad code, which has them all, else its amount, for which
+    alone the code is then."""
+    return x.table.settle(x) if isinstance(x, Size) and not x.table.broad else x
 
 
 def _chosen(word: str, x: Size | int, y: Size | int) -> Size | int:

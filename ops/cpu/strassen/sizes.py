@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.sizes import Size, greatest, is_equal, least
+from brickrt.ops.cpu.emit.sizes import Size, alternative, greatest, is_equal, least
 from brickrt.ops.cpu.products.conv_geometry import reads_one_pixel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -88,7 +88,8 @@ class TileCounts:
         runs = list[tuple[int | Size, int | Size, int]]()
         start: int | Size = 0
         for rows in range(self.top, max(0, self.top - KINDS), -1):
-            repeat = is_equal(self.each + 1, rows) * self.more + is_equal(self.each, rows) * (self.count - self.more)
+            more, others = (alternative(is_equal(n, rows)) for n in (self.each + 1, self.each))
+            repeat = more * self.more + others * (self.count - self.more)
             runs.append((start, repeat, rows))
             start = start + repeat * rows
         return [run for run in runs if not (isinstance(run[1], int) and run[1] == 0)]

@@ -1,6 +1,6 @@
 """The products of a Winograd convolution: for each of the n² planes, V times the transformed weights.
 
-How many tiles a register tile has is a size: there is code for each number that it may be.
+How many tiles a register tile has is a size: broad code has products for each number that it may be.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
+from brickrt.ops.cpu.emit.sizes import Size, alternative, is_equal
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
@@ -51,7 +52,11 @@ class Products:
     def register_tiles(self) -> Iterator[int]:
         """for t in k.counts: what is emitted in the meantime runs where register tiles have t tiles."""
         for t in self.k.counts:
-            with self.f.when(self.f.b.icmp_signed("==", self.f.value(self.k.t), I64(t))):
+            runs = alternative(is_equal(self.k.t, t))
+            if isinstance(runs, Size):
+                with self.f.when(self.f.b.icmp_signed("!=", self.f.value(runs), I64(0))):
+                    yield t
+            elif runs:
                 yield t
 
     @contextmanager

@@ -42,6 +42,10 @@ class CodeCache:
                     return code
         return None
 
+    def has(self, store: DiskCache, digest: str) -> bool:
+        """Whether there is code of this outline, for whatever numbers."""
+        return bool(self._here(store, digest) or self._on_disk(store, digest))
+
     def add(self, store: DiskCache, digest: str, code: SizedCode) -> None:
         """Keeps code, here and on disk."""
         others = (other for other in self._on_disk(store, digest) if other.symbol != code.symbol)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from concurrent.futures import Future
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -81,7 +81,7 @@ class KernelLoader:
             return wanted.sizes
         waiting = self._missing.setdefault(wanted.digest, [])
         if not waiting:
-            self._compilation.ask(wanted.digest, kernel)
+            self._ask(wanted.digest, kernel)
         waiting.append((wanted, kernel))
         return wanted.sizes
 
@@ -126,7 +126,13 @@ class KernelLoader:
                 others.append((wanted, kernel))
         if others:
             self._missing[digest] = others
-            self._compilation.ask(digest, others[0][1])
+            self._ask(digest, others[0][1])
+
+    def _ask(self, digest: str, kernel: Kernel) -> None:
+        """Asks for code: that of another size of an outline is good for as many as it can be. A network of one size
+        needs none such, which takes longer to compile."""
+        broad = kernel.sized and CODE_CACHE.has(self._store, digest)
+        self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
     def __enter__(self) -> KernelLoader:
         return self

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -105,7 +106,7 @@ def row_of_edges(n: int) -> Kernel:
 )
 def test_sizes_share_code(made: Callable[[int], Kernel], sizes: list[int]):
     first = made(sizes[0])
-    _, table = emit_sized(first, "k")
+    _, table = emit_sized(replace(first, broad=True), "k")
     program = SizeProgram.of(table.answers, table.entries)
     for n in sizes:
         shape = outline(made(n))

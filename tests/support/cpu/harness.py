@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 import numpy as np
@@ -93,7 +93,7 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
     known = _COMPILED.setdefault(found.text, [])
     fitting = [pair for pair in known if pair[0].fits(found.numbers)]
     if not fitting:
-        code, library = compiled_code(kernel, "k"), LoadedObjects(kernel.isa)
+        code, library = compiled_code(replace(kernel, broad=bool(known)), "k"), LoadedObjects(kernel.isa)
         assert code.fits(found.numbers)
         library.add(code.image)
         fitting = [(code, library)]

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
 
-from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size
+from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, alternative, is_equal
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow, TiledRow, tile_cycles, tiled_rows
 
 WORD = "tiles"
@@ -54,7 +54,9 @@ class RowTiles:
     def few(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
         """A tile as long as the row, of each length from 2 to T."""
         for length in range(2, self.most + 1):
-            yield row.run(0, length, outputs.table.make("==", outputs, length))
+            repeat = alternative(is_equal(outputs, length))
+            if isinstance(repeat, Size) or repeat:
+                yield row.run(0, length, repeat)
 
     def short(self, row: TiledRow, outputs: Size, left: int, right: int) -> Iterator[RepeatedTiles]:
         """Tiles that lack taps at the ends, of `left` and `right` outputs where there are any; of four lengths between

@@ -100,7 +100,7 @@ def product_kernel(rows: int, columns: int, constant: bool) -> MatMulKernel:
 
 def fitting(kernel: MatMulKernel, others: list[MatMulKernel]) -> list[bool]:
     """Whether the code of a kernel is good for others, of which those in other tiles are left out."""
-    _, table = emit_sized(kernel, "k")
+    _, table = emit_sized(replace(kernel, broad=True), "k")
     sizes = SizeProgram.of(table.answers, table.entries)
     alike = [outline(other) for other in others if other.tile == kernel.tile]
     assert len(alike) > 2 and all(other.text == outline(kernel).text for other in alike)
