@@ -32,6 +32,7 @@ from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
 
 MOST_AHEAD = 256  # bands before the first output row
+JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
 _FAR = np.iinfo(np.int64).max
 
 
@@ -165,11 +166,13 @@ class _Scheduler:
         return tall - views - set(self.network.inplace)
 
     def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
-        """The bands of a target: of each the same share of its rows."""
+        """The bands of a target: of each the same share of its rows; of last rows, which are known last, all at the end."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
         axis = self.axes.of(name)
         extent = self.graph.types[name].shape[axis]
         ends = np.ceil(np.arange(self.bands - self.ahead + 1) * share * extent - 1e-9).astype(np.int64)
+        if name in self.axes.rolls.ends:
+            ends[:-1] = 0
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
         each = Boxes(np.repeat(whole.lo, self.bands, axis=0), np.repeat(whole.hi, self.bands, axis=0))
         return with_rows(each, ends[:-1], ends[1:], axis)
@@ -214,6 +217,8 @@ class _Scheduler:
                     continue
                 region = self._region(node, i, local[node.output])
                 self.found.reads.append(Read(k, i, local[node.output], region))
+                if name in self.axes.rolls.starts:
+                    region = self._from_the_first(name, region, local[node.output])
                 if name in inner:
                     local[name] = region.union(local[name]) if name in local else region
                 elif name in self.known:
@@ -228,6 +233,14 @@ class _Scheduler:
         region = Boxes(region.lo, np.where((boxes.volumes == 0)[:, None], region.lo, region.hi))
         blocks = self.network.blocks
         return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
+
+    def _from_the_first(self, name: str, region: Boxes, boxes: Boxes) -> Boxes:
+        """All rows of a part that is joined last, from the band on that joins the first, or gives the first results:
+        they are computed with what lies beside them, and kept."""
+        across, bands = self._across(region), np.arange(self.bands)
+        joined = np.logical_or.accumulate((boxes.volumes > 0) | (bands >= self.ahead)) & (across.volumes[0] > 0)
+        lo, hi = (np.repeat(ends, self.bands, axis=0) for ends in (across.lo, across.hi))
+        return Boxes(lo, np.where(joined[:, None], hi, lo))
 
     def _need(self, name: str, region: Boxes) -> None:
         self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
@@ -274,8 +287,12 @@ class _Scheduler:
         start = int(some.argmax())
         share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
+        if name in self.axes.rolls.starts:
+            usual = int(reach[-1]) - first
+        elif self.axes.rolls.starts and usual > JUMPS * share:  # rows between its ends are not read
+            start, usual = self.bands - 1, JUMPS * share
         for band in range(start, 0, -1):
-            reach[band - 1] = max(first, reach[band] - usual)
+            reach[band - 1] = max(first, reach[band] - usual, reach[band - 1])
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
         return reach, first
 

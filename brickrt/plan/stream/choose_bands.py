@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
-from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
+from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
@@ -154,8 +154,12 @@ def _heights(planner: StreamPlanner) -> list[int]:
 def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:
     """Strips to try, whole rows first."""
     graph = planner.plan.graph
-    outputs = [graph.types[name].shape for name in graph.outputs if name in planner.network.swept.level]
-    behind = max((shape[AXIS + 1 :] for shape in outputs), key=len, default=())
+    swept = planner.network.swept
+    behind = max(
+        (graph.types[name].shape[swept.axes.of(name) + 1 :] for name in graph.outputs if name in swept.level),
+        key=len,
+        default=(),
+    )
     found = (_spread(parts, behind) for parts in (STRIPS if planner.may_cut else (1,)))
     yield from dict.fromkeys(strips for strips in found if strips is not None)
 

@@ -132,6 +132,7 @@ class StreamPlanner:
         plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         axes = find_row_axes(graph, AXIS, blocks)
+        slices = {name for name in slices if name not in axes.rolls}
         attentions = find_attentions(graph, axes)
         units = tuple(as_units(graph, plan.subgraphs, axes, {k for one in attentions for k in one.nodes}))
         swept = find_swept_tensors(graph, units, axes, slices)
@@ -179,8 +180,9 @@ class StreamPlanner:
     def tall(self) -> int:
         """Rows of the tallest input or output."""
         graph = self.plan.graph
-        swept = [name for name in (*graph.inputs, *graph.outputs) if name in self.network.swept.level]
-        return max((graph.types[name].shape[AXIS] for name in swept), default=0)
+        swept = self.network.swept
+        ends = [name for name in (*graph.inputs, *graph.outputs) if name in swept.level]
+        return max((graph.types[name].shape[swept.axes.of(name)] for name in ends), default=0)
 
     def stream_plan(
         self, rows: int, strips: tuple[int, ...] = (), sample: bool = False, saved: float = SHORT
@@ -249,11 +251,11 @@ def _parts(
     graph: Graph, swept: SweptTensors, strips: tuple[int, ...], sample: bool
 ) -> list[tuple[dict[str, Boxes], int]]:
     """The parts of the graph's outputs that strips compute, strip by strip, and for how many strips each stands."""
-    outputs = {name: graph.types[name].shape for name in graph.outputs if name in swept.level}
-    axes = range(AXIS + 1, AXIS + 1 + len(strips))
+    outputs = [name for name in graph.outputs if name in swept.level]
+    columns = {name: graph.types[name].shape[swept.axes.of(name) + 1 :] for name in outputs}
     cuts = []
-    for axis, count in zip(axes, strips, strict=True):
-        widest = max((shape[axis] for shape in outputs.values() if len(shape) > axis), default=1)
+    for axis, count in enumerate(strips):
+        widest = max((shape[axis] for shape in columns.values() if len(shape) > axis), default=1)
         edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
         ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
         pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
@@ -261,10 +263,10 @@ def _parts(
         cuts.append([(*middle[:2], len(pieces))] if sample else pieces)
     found = []
     for ranges in product(*cuts):
-        part = {name: Boxes.whole(shape) for name, shape in outputs.items()}
-        for axis, (start, end, _) in zip(axes, ranges, strict=True):
-            for box in (box for box in part.values() if box.rank > axis):
-                extent = int(box.hi[0, axis])
-                box.lo[:, axis], box.hi[:, axis] = round(start * extent), round(end * extent)
+        part = {name: Boxes.whole(graph.types[name].shape) for name in outputs}
+        for axis, (start, end, _) in enumerate(ranges):
+            for name, box in ((n, box) for n, box in part.items() if len(columns[n]) > axis):
+                k, extent = swept.axes.of(name) + 1 + axis, columns[name][axis]
+                box.lo[:, k], box.hi[:, k] = round(start * extent), round(end * extent)
         found.append((part, math.prod(times for _, _, times in ranges)))
     return found
