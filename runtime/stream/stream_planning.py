@@ -20,8 +20,8 @@ from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
 from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
-from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.row_axes import RowAxes
+from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 from brickrt.runtime.files.scratch import SCRATCH_BUFFERS
@@ -64,8 +64,9 @@ def plan_stream(
     sharing: int = 1,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
-    is taken as it is. `reading` tells the bytes that readers hold of inputs with rows along these axes. Tensors are spilled into the folder `spill_into` where
-    that takes less time, by the speed of its disk, which so many processes are `sharing`; none without a folder.
+    is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
+    are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
+    processes are `sharing`; none without a folder.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""

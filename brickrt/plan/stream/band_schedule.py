@@ -16,6 +16,7 @@ file. Later passes read it as they read an input.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -66,14 +67,66 @@ class SweptRows:
         return int((self.hi - self.keep).max(initial=0))
 
 
+class Columns:
+    """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, np.ndarray] = {}
+
+    def kept(self, values: np.ndarray) -> np.ndarray:
+        """The values, [bands], or one where all are the same."""
+        if not len(values) or bool((values == values[0]).all()):
+            return values[:1].copy()
+        values = np.ascontiguousarray(values)
+        key = hashlib.blake2b(values, digest_size=16).digest()
+        return self.known.setdefault(key, values)
+
+    def rows(self, rows: SweptRows) -> SweptRows:
+        """The same rows, kept."""
+        shape = rows.lo.shape
+        return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
+
+
+@dataclass(frozen=True)
+class BandBoxes:
+    """A box of each of so many `bands`, an array for each axis and end."""
+
+    bands: int
+    lo: tuple[np.ndarray, ...]
+    hi: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, boxes: Boxes, columns: Columns) -> BandBoxes:
+        """The boxes, kept."""
+        ends = [tuple(columns.kept(end[:, axis]) for axis in range(boxes.rank)) for end in (boxes.lo, boxes.hi)]
+        return cls(len(boxes), *ends)
+
+    def all(self) -> Boxes:
+        """All boxes."""
+        lo, hi = (np.empty((self.bands, len(self.lo)), np.int64) for _ in "lh")
+        for axis, (begin, end) in enumerate(zip(self.lo, self.hi, strict=True)):
+            lo[:, axis], hi[:, axis] = begin, end
+        return Boxes(lo, hi)
+
+
 @dataclass(frozen=True)
 class Read:
     """Input `i` of node `k`: the boxes of the output and the regions of the input that they read, [bands] each."""
 
     k: int
     i: int
-    boxes: Boxes
-    region: Boxes
+    output: BandBoxes
+    read: BandBoxes
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes of the output."""
+        return self.output.all()
+
+    @property
+    def region(self) -> Boxes:
+        """The regions of the input."""
+        return self.read.all()
 
 
 @dataclass
@@ -116,6 +169,7 @@ class Network:
     inplace: Collection[str]
     blocks: Mapping[str, int]
     spilled: tuple[str, ...] = ()
+    columns: Columns = field(default_factory=Columns, repr=False, compare=False)
 
 
 def schedule_pass(
@@ -166,7 +220,7 @@ class _Scheduler:
         return tall - views - set(self.network.inplace)
 
     def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
-        """The bands of a target: of each the same share of its rows; of last rows, which are known last, all at the end."""
+        """The bands of a target: of each the same share of its rows; of last rows all in the last band."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
         axis = self.axes.of(name)
         extent = self.graph.types[name].shape[axis]
@@ -208,7 +262,7 @@ class _Scheduler:
 
     def _inside(self, unit: Subgraph, boxes: Boxes) -> None:
         """What the nodes of a unit read to compute boxes of its output."""
-        inner = {self.graph.nodes[k].output for k in unit.nodes[:-1]}
+        inner, columns = {self.graph.nodes[k].output for k in unit.nodes[:-1]}, self.network.columns
         local = {self.graph.nodes[unit.nodes[-1]].output: boxes}
         for k in reversed(unit.nodes):
             node = self.graph.nodes[k]
@@ -216,7 +270,8 @@ class _Scheduler:
                 if name in self.graph.constants or node.output not in local:
                     continue
                 region = self._region(node, i, local[node.output])
-                self.found.reads.append(Read(k, i, local[node.output], region))
+                ends = (BandBoxes.of(boxes, columns) for boxes in (local[node.output], region))
+                self.found.reads.append(Read(k, i, *ends))
                 if name in self.axes.rolls.starts:
                     region = self._from_the_first(name, region, local[node.output])
                 if name in inner:
@@ -230,7 +285,7 @@ class _Scheduler:
         """What a node reads of an input; nothing for boxes that are empty."""
         name, ins = node.inputs[i], self.graph.ins(node)
         region = node.op.region(i, boxes, ins, self.graph.out(node))
-        region = Boxes(region.lo, np.where((boxes.volumes == 0)[:, None], region.lo, region.hi))
+        region = Boxes(region.lo, np.where(boxes.empty[:, None], region.lo, region.hi))
         blocks = self.network.blocks
         return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
 
@@ -238,7 +293,7 @@ class _Scheduler:
         """All rows of a part that is joined last, from the band on that joins the first, or gives the first results:
         they are computed with what lies beside them, and kept."""
         across, bands = self._across(region), np.arange(self.bands)
-        joined = np.logical_or.accumulate((boxes.volumes > 0) | (bands >= self.ahead)) & (across.volumes[0] > 0)
+        joined = np.logical_or.accumulate(~boxes.empty | (bands >= self.ahead)) & ~across.empty[0]
         lo, hi = (np.repeat(ends, self.bands, axis=0) for ends in (across.lo, across.hi))
         return Boxes(lo, np.where(joined[:, None], hi, lo))
 
@@ -263,23 +318,23 @@ class _Scheduler:
         """Keeps the rows of a tensor of which `needed` is read, and `computed` made."""
         axis = self.axes.of(name)
         lo, hi = (ends[:, axis] for ends in (computed.lo, computed.hi))
-        read = np.where(needed.volumes == 0, _FAR, needed.lo[:, axis])
+        read = np.where(needed.empty, _FAR, needed.lo[:, axis])
         keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
-        self.found.rows[name] = SweptRows(keep, lo, hi)
+        self.found.rows[name] = self.network.columns.rows(SweptRows(keep, lo, hi))
         self.found.across[name] = self._across(computed)
         return computed
 
     def _follow(self, name: str, region: Boxes) -> None:
         """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
-        read = np.where(region.volumes == 0, _FAR, region.lo[:, self.axes.of(name)])
+        read = np.where(region.empty, _FAR, region.lo[:, self.axes.of(name)])
         first = np.minimum.accumulate(read[::-1])[::-1]
         first = np.minimum(first, first[first < _FAR].max(initial=0))
-        self.found.rows[name] = SweptRows(first, first, first)
+        self.found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
         self.found.across[name] = self._across(region)
 
     def _reached(self, name: str, needed: Boxes) -> tuple[np.ndarray, int]:
         """End of the rows that are computed by the end of each band, and the first row of all."""
-        some, axis = needed.volumes > 0, self.axes.of(name)
+        some, axis = ~needed.empty, self.axes.of(name)
         if not some.any():
             return np.zeros(self.bands, np.int64), 0
         first = int(needed.lo[some, axis].min())
@@ -298,7 +353,7 @@ class _Scheduler:
 
     def _across(self, boxes: Boxes) -> Boxes:
         """The smallest box around all, [1]."""
-        some = boxes.volumes > 0
+        some = ~boxes.empty
         if not some.any():
             return Boxes(boxes.lo[:1], boxes.lo[:1])
         return Boxes(boxes.lo[some].min(axis=0, keepdims=True), boxes.hi[some].max(axis=0, keepdims=True))

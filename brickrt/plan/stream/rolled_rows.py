@@ -30,6 +30,15 @@ class Rolls:
         return name in self.starts or name in self.ends
 
 
+NO_ROLLS = Rolls()
+
+
+def joins_rows(graph: Graph, node: Node, axes: Mapping[str, int]) -> bool:
+    """Whether a node puts rows of several swept tensors one after the other."""
+    joins = isinstance(node.op, Concat) and axes.get(node.output) == node.op.axis
+    return joins and len(axes.keys() & set(node.inputs)) > 1
+
+
 def find_rolls(graph: Graph, axes: Mapping[str, int]) -> Rolls:
     """The parts of swept tensors; `axes` are those along which rows lie."""
     starts, ends = set[str](), set[str]()

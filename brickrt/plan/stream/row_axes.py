@@ -22,7 +22,7 @@ from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
-from brickrt.plan.stream.rolled_rows import Rolls, find_rolls
+from brickrt.plan.stream.rolled_rows import NO_ROLLS, Rolls, find_rolls
 
 CHANNELS = 1  # their axis
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
@@ -36,7 +36,7 @@ class RowAxes:
 
     usual: int
     axes: Mapping[str, int]
-    rolls: Rolls = Rolls()
+    rolls: Rolls = NO_ROLLS
 
     def of(self, name: str) -> int:
         """The axis of a tensor's rows; of one that is not swept the usual one."""
@@ -66,8 +66,8 @@ def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> Ro
 
 
 def _input_axis(graph: Graph, name: str, usual: int) -> int | None:
-    """The axis of an input's rows: the one before the usual where its channels are last, which transposes tell that read
-    it, or what is computed of it element by element. None for what has no rows."""
+    """The axis of an input's rows: the one before the usual where its channels are last, as the transposes tell that
+    read it, or what is computed of it element by element. None for what has no rows."""
     shape, names = graph.types[name].shape, [name]
     readers = [graph.nodes[k] for k in graph.consumers.get(name, ())]
     while readers and all(isinstance(node.op, Map) for node in readers):

@@ -28,6 +28,7 @@ from brickrt.plan.stream.band_storage import (
     stored_shape,
 )
 from brickrt.plan.stream.equal_bands import equal_bands
+from brickrt.plan.stream.rolled_rows import joins_rows
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.swept_tensors import SweptTensors, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
@@ -123,6 +124,9 @@ class StreamPlanner:
     network: Network
     always: dict[str, int]
     _known: dict[tuple[int, int, bool, float], Sweep] = field(default_factory=dict, repr=False)
+    _samples: dict[tuple[int, tuple[int, ...]], list[tuple[BandSchedule, int]]] = field(
+        default_factory=dict, repr=False
+    )
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -199,9 +203,15 @@ class StreamPlanner:
         made = tuple(units), swept, self.always, tuple(sweeps), tuple(last), self.network.spilled
         return StreamPlan(self.plan, rows, strips, saved, *made)
 
-    def _most(self, rows: int) -> int:
-        """Bands of a sample."""
-        return max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
+    @cached_property
+    def _uneven(self) -> bool:
+        """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart."""
+        graph, axes = self.plan.graph, self.network.swept.axes
+        return any(joins_rows(graph, node, axes.axes) for node in graph.nodes)
+
+    def _most(self, rows: int) -> int | None:
+        """Bands of a sample; None for all."""
+        return None if self._uneven else max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
 
     def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool, saved: float) -> list[Sweep]:
         """The sweeps of a pass."""
@@ -209,9 +219,7 @@ class StreamPlanner:
         cut = number == swept.passes - 1 and not any(swept.level[name] == number for name in swept.collected)
         if not cut:
             return [self._whole_sweep(number, rows, sample, saved)]
-        most = self._most(rows) if sample else None
-        parts = _parts(graph, swept, strips, sample)
-        schedules = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
+        schedules = self._scheduled(number, rows, strips, sample)
         extents = common_extents([schedule for schedule, _ in schedules])
         before = _resident_units(graph, self.network.units, swept, number)
         return [
@@ -219,11 +227,27 @@ class StreamPlanner:
             for k, (schedule, times) in enumerate(schedules)
         ]
 
+    def _scheduled(
+        self, number: int, rows: int, strips: tuple[int, ...], sample: bool
+    ) -> list[tuple[BandSchedule, int]]:
+        """The schedule of each strip of the last pass, and for how many it stands; of samples each is made once,
+        however rows are kept."""
+        key = rows, strips
+        if sample and key in self._samples:
+            return self._samples[key]
+        most = self._most(rows) if sample else None
+        parts = _parts(self.plan.graph, self.network.swept, strips, sample)
+        found = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
+        if sample:
+            self._samples[key] = found
+        return found
+
     def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
         key = number, rows, sample, saved
         if key not in self._known:
-            schedule = schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
+            other = next((self._known[k].schedule for k in self._known if k[:3] == key[:3]), None)
+            schedule = other or schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
             before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
             self._known[key] = self._sweep(number, schedule, common_extents([schedule]), saved, before)
         return self._known[key]

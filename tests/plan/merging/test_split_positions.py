@@ -44,7 +44,9 @@ def deepest(graph: Graph) -> int:
 
 @pytest.mark.parametrize("keepdims", [True, False])
 @pytest.mark.parametrize("combine", ["sum", "max"])
-@pytest.mark.parametrize(("shape", "axes"), [((1, 2, 7, 75 * 91), (3,)), ((7, 75 * 91), (1,)), ((2, 3, 75 * 91), (1, 2))])
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((1, 2, 7, 75 * 91), (3,)), ((7, 75 * 91), (1,)), ((2, 3, 75 * 91), (1, 2))]
+)
 def test_sums_over_positions(shape, axes, combine, keepdims):
     s = Sketch()
     squared = apply("mul", X, X)
@@ -61,7 +63,9 @@ def test_operands_of_a_sum_are_cut_alike(other):
 
 
 @pytest.mark.parametrize("epilogue", [False, True])
-@pytest.mark.parametrize(("a", "b"), [((2, 5, 6825), (2, 6825, 7)), ((1, 2, 5, 4096), (4096, 7)), ((5, 6825), (3, 6825, 7))])
+@pytest.mark.parametrize(
+    ("a", "b"), [((2, 5, 6825), (2, 6825, 7)), ((1, 2, 5, 4096), (4096, 7)), ((5, 6825), (3, 6825, 7))]
+)
 def test_products_along_positions(a, b, epilogue):
     s = Sketch()
     names = [s.input(*a), s.input(*b), *([s.input(1)] if epilogue else [])]

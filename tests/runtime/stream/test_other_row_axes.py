@@ -37,7 +37,7 @@ ENDS = {  # by name: the nodes from `b` [1, 6, 45, 37] to `y`, and the axis of i
 
 def network(end: str, channels_last: bool = False) -> onnx.ModelProto:
     """x ─ (transposed) ─ conv ─ relu ─ conv ─ b … y"""
-    nodes, rows = ENDS[end]
+    nodes, _ = ENDS[end]
     first = [node("Mul", "x half", "h"), node("Transpose", "h", "t", perm=TO_FIRST)] if channels_last else []
     body = [
         node("Conv", f"{'t' if channels_last else 'x'} w", "a", pads=[1, 1, 1, 1]),
@@ -64,7 +64,9 @@ def test_bits_are_those_of_the_network_run_whole(
     assert not swept.collected and swept.axes.axes["y"] == ENDS[end][1]
     assert swept.axes.axes["x"] == (1 if channels_last else 2)
     found = run_stream(planner.stream_plan(rows, strips), inputs, 2)["y"]
-    np.testing.assert_array_equal(found, brickrt.Runtime(given, device="cpu", exact=True, threads=2).execute(inputs)["y"])
+    np.testing.assert_array_equal(
+        found, brickrt.Runtime(given, device="cpu", exact=True, threads=2).execute(inputs)["y"]
+    )
 
 
 @pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
@@ -80,9 +82,8 @@ def test_files_have_the_rows_of_bands_and_a_run_goes_on(end: str, name: str, tmp
         asked = StreamOptions(2**40, resume=resume, cut=None if resume else StreamCut(8, (1,)))
         return opened_job(pipeline, load(given), tmp_path / "x.npy", outputs, asked, watch=watch)
 
-    with job(False, watch=lambda progress: (told.append(progress), begun.cancel())) as begun:
-        with pytest.raises(Cancelled):
-            begun.run(outputs)
+    with job(False, watch=lambda progress: (told.append(progress), begun.cancel())) as begun, pytest.raises(Cancelled):
+        begun.run(outputs)
     with job(True) as going_on:
         report = going_on.run(outputs)
     assert told[0].all_rows == EXTENTS[0] and 0 < report.bands < report.all_bands
