@@ -16,7 +16,7 @@ def box_shape(box: Boxes) -> Shape:
 
 def settle(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, shape: Sequence[int]) -> Boxes:
     """Ranges [lo, hi) as boxes of an operand of `shape`: clipped to it, and empty where the output's box is."""
-    idle = (boxes.volumes == 0)[:, None]
+    idle = boxes.empty[:, None]
     return Boxes(lo, np.where(idle, lo, hi)).clip(shape)
 
 
@@ -55,20 +55,36 @@ class RangeMin:
         return np.minimum(self.levels[level, lo], self.levels[level, hi - (1 << level.astype(np.int64))])
 
 
-def table_range(
-    least: np.ndarray, most: np.ndarray, lo: np.ndarray, hi: np.ndarray, extent: int
-) -> tuple[np.ndarray, np.ndarray]:
+class TableRange:
     """Per range [lo, hi) of outputs, the smallest input range around [least[i], most[i]] of all its i.
 
     least > most marks an output that reads nothing; `extent` is the size of the axis that is read. A range that reads
-    nothing comes back empty.
+    nothing comes back empty. Tables that ascend from the first to the last output that reads are looked up at the ends.
     """
-    if len(least) == 0:
-        return np.zeros_like(lo), np.zeros_like(lo)
-    start = np.minimum(lo, len(least) - 1)
-    stop = np.maximum(hi, start + 1)
-    reads = least <= most
-    first = RangeMin(np.where(reads, least, extent))(start, stop)
-    last = -RangeMin(np.where(reads, -most, 1))(start, stop)
-    nothing = (hi <= lo) | (last < first)
-    return np.where(nothing, 0, first), np.where(nothing, 0, last + 1)
+
+    def __init__(self, least: np.ndarray, most: np.ndarray, extent: int) -> None:
+        self.least, self.most, self.extent = least, most, extent
+        reads = np.flatnonzero(least <= most)
+        self.begin, self.end = (int(reads[0]), int(reads[-1]) + 1) if len(reads) else (0, 0)
+        inside = slice(self.begin, self.end)
+        ascend = all(bool((np.diff(values[inside]) >= 0).all()) for values in (least, most))
+        self.ascends = ascend and len(reads) == self.end - self.begin
+
+    def __call__(self, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Where the input ranges begin and end."""
+        if self.begin == self.end:
+            return np.zeros_like(lo), np.zeros_like(lo)
+        start, stop = np.maximum(lo, self.begin), np.minimum(hi, self.end)
+        nothing = stop <= start
+        start = np.clip(start, self.begin, self.end - 1)
+        first, last = self._around(start, np.maximum(stop, start + 1))
+        nothing |= last < first
+        return np.where(nothing, 0, first), np.where(nothing, 0, last + 1)
+
+    def _around(self, start: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The least and the greatest entry of each range."""
+        if self.ascends:
+            return self.least[start], self.most[stop - 1]
+        reads = self.least <= self.most
+        first = RangeMin(np.where(reads, self.least, self.extent))(start, stop)
+        return first, -RangeMin(np.where(reads, -self.most, 1))(start, stop)

@@ -94,6 +94,11 @@ class Boxes:
         return np.maximum(self.hi - self.lo, 0)
 
     @property
+    def empty(self) -> np.ndarray:
+        """Which boxes have no elements, [n]; also where 64 bits do not count the elements."""
+        return (self.hi <= self.lo).any(axis=1)
+
+    @property
     def volumes(self) -> np.ndarray:
         """Elements per box, [n]."""
         return self.extents.prod(axis=1)
@@ -106,7 +111,7 @@ class Boxes:
 
     def union(self, other: Boxes) -> Boxes:
         """The smallest boxes around both, pairwise; an empty box adds nothing."""
-        empty, other_empty = (self.volumes == 0)[:, None], (other.volumes == 0)[:, None]
+        empty, other_empty = self.empty[:, None], other.empty[:, None]
         lo = np.where(empty, other.lo, np.where(other_empty, self.lo, np.minimum(self.lo, other.lo)))
         hi = np.where(empty, other.hi, np.where(other_empty, self.hi, np.maximum(self.hi, other.hi)))
         return Boxes(lo, hi)

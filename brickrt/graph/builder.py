@@ -116,6 +116,7 @@ class Builder:
         self.constants: dict[str, np.ndarray] = {}
         self.deferred: dict[str, Callable[[], np.ndarray]] = {}  # constants that are made when they are asked for
         self.aliases: dict[str, str] = {}
+        self.spread: dict[str, str] = {}  # what Expand gives → what it is of, which broadcasts to the same
         self.nodes: list[Node] = []
         self.current: OnnxNode | None = None
         self._taken = set(reserved)
@@ -236,6 +237,8 @@ class Builder:
             return
         self._named.add(name)
         self.types[name] = self.types.pop(tensor)
+        if tensor in self.spread:
+            self.spread[name] = self.spread.pop(tensor)
         for k, node in enumerate(added):
             inputs = tuple(name if i == tensor else i for i in node.inputs)
             self.nodes[start + k] = replace(node, inputs=inputs, output=name if node.output == tensor else node.output)

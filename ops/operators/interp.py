@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
 
 from brickrt.ops.base import Op, Slab, crop
 from brickrt.ops.definitions.expressions import FLOAT64, round_to
-from brickrt.ops.regions import box_shape, settle, table_range
+from brickrt.ops.regions import TableRange, box_shape, settle
 from brickrt.ops.types import Boxes, TensorType
 
 
@@ -20,6 +21,12 @@ class AxisTaps:
 
     indices: tuple[tuple[int, ...], ...]
     weights: tuple[tuple[float, ...], ...]
+
+    @cached_property
+    def ranges(self) -> TableRange:
+        """What ranges of outputs read."""
+        indices = self.index_array
+        return TableRange(indices.min(axis=1), indices.max(axis=1), int(indices.max(initial=-1)) + 1)
 
     @property
     def count(self) -> int:
@@ -69,10 +76,7 @@ class Interp(Op):
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
         for axis, taps in enumerate(self.taps):
             if taps is not None:
-                least, most = taps.index_array.min(axis=1), taps.index_array.max(axis=1)
-                lo[:, axis], hi[:, axis] = table_range(
-                    least, most, boxes.lo[:, axis], boxes.hi[:, axis], ins[0].shape[axis]
-                )
+                lo[:, axis], hi[:, axis] = taps.ranges(boxes.lo[:, axis], boxes.hi[:, axis])
         return settle(boxes, lo, hi, ins[0].shape)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from brickrt.ops.base import Op, Slab, crop
-from brickrt.ops.regions import box_shape, settle, table_range
+from brickrt.ops.regions import TableRange, box_shape, settle
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.ops.view import view_elements, view_region
 
@@ -49,13 +50,22 @@ class Take(_Move):
         lo, hi = boxes.lo.copy(), boxes.hi.copy()
         for axis, table in enumerate(self.tables):
             if table is not None:
-                entries = np.asarray(table, np.int64)
-                extent = ins[0].shape[axis]
-                # An entry of -1 reads nothing: its least is above its most.
-                least = np.where(entries < 0, extent, entries)
-                lo[:, axis], hi[:, axis] = table_range(least, entries, boxes.lo[:, axis], boxes.hi[:, axis], extent)
+                ranges = self._ranges(axis, ins[0].shape[axis])
+                lo[:, axis], hi[:, axis] = ranges(boxes.lo[:, axis], boxes.hi[:, axis])
         # Where one axis reads nothing, no element is read at all.
         return settle(Boxes(lo, hi), lo, hi, ins[0].shape)
+
+    @cached_property
+    def _known_ranges(self) -> dict[tuple[int, int], TableRange]:
+        return {}
+
+    def _ranges(self, axis: int, extent: int) -> TableRange:
+        """What ranges of the output's axis read of the input's."""
+        if (axis, extent) not in self._known_ranges:
+            entries = np.asarray(self.tables[axis], np.int64)
+            # An entry of -1 reads nothing: its least is above its most.
+            self._known_ranges[axis, extent] = TableRange(np.where(entries < 0, extent, entries), entries, extent)
+        return self._known_ranges[axis, extent]
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
         """Looks up one axis after the other."""

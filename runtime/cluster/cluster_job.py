@@ -109,7 +109,20 @@ def specialized(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
 def cut_plan(plan: Plan, rows: int, strips: tuple[int, ...], spilled: tuple[str, ...] = ()) -> StreamPlan:
     """The plan in bands of `rows` rows and so many strips, of which these tensors are spilled."""
     planner = StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan))
-    return planner.spilling(spilled).stream_plan(rows, strips)
+    return with_usual_rows(planner.spilling(spilled).stream_plan(rows, strips))
+
+
+def with_usual_rows(stream: StreamPlan) -> StreamPlan:
+    """The plan, if blocks can be cut of it. Raises BrickError where an input or output has its rows along another axis
+    than the third."""
+    graph, swept = stream.plan.graph, stream.swept
+    for name in (*graph.inputs, *graph.outputs):
+        if name in swept.level and swept.axes.of(name) != AXIS:
+            raise BrickError(
+                f"'{name}' {graph.types[name]} has its rows along axis {swept.axes.of(name)}: workers of a cluster "
+                f"cut along axis {AXIS}: run it on one machine, or transpose it in the model"
+            )
+    return stream
 
 
 def job_header(

@@ -27,6 +27,7 @@ from brickrt.runtime.cluster.cluster_job import (
     input_types,
     job_header,
     specialized,
+    with_usual_rows,
 )
 from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ClusterWorkers, ask_workers
 from brickrt.runtime.cluster.record_folder import AGAIN, RecordFolder
@@ -176,7 +177,7 @@ class _ClusterRun:
             )
         into = None if then or self.options.spill == "never" else self._scratch(outputs).parent
         job = self._chosen(pipeline, source, opened, into)
-        self.stream, self.memory = job.stream, job.candidate.memory
+        self.stream, self.memory = with_usual_rows(job.stream), job.candidate.memory
         spilled = tuple(then["spilled"]) if then else job.stream.spilled
         if rows is not None and (rows, strips, spilled) != (job.stream.rows, job.stream.strips, job.stream.spilled):
             self.stream = cut_plan(job.plan, rows, strips, spilled)

@@ -13,7 +13,8 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import TensorType
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
+from brickrt.plan.stream.row_axes import RowAxes
+from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.plan_cache import plan_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
@@ -51,14 +52,19 @@ class StreamJob:
         where a network is not run band by band."""
         self.pipeline, self.inputs, self.options, self.watch = pipeline, dict(inputs), options, watch
         types = {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
-        buffers = sum(one.buffer_bytes for one in inputs.values())
-        asked = options.max_memory, options.cut, buffers, spill_into, options.sharing
+        asked = options.max_memory, options.cut, self._reading, spill_into, options.sharing
         self.planned = plan_stream(pipeline, source, types, *asked)
         self.plan, self.candidate, self.limit = self.planned.plan, self.planned.candidate, self.planned.limit
         self.plan_s = self.planned.plan_s
         self.finished = 0  # bands, of all
         self._program: StreamProgram | None = None
         self._cancelled = False
+
+    def _reading(self, axes: RowAxes) -> int:
+        """Bytes that readers hold, once they know along which axis bands follow each other."""
+        for name, one in self.inputs.items():
+            one.axis = axes.axes.get(name, one.axis)
+        return sum(one.buffer_bytes for one in self.inputs.values())
 
     @property
     def stream(self) -> StreamPlan:
@@ -138,7 +144,7 @@ class StreamJob:
                     kind.dtype,
                     stored=options.stored if kind.dtype.kind == "f" else None,
                     scale=options.scale if kind.dtype.kind == "f" else None,
-                    axis=min(AXIS, kind.rank - 1),
+                    axis=min(self.stream.swept.axes.of(name), kind.rank - 1),
                     resume=options.resume,
                     chunks=self._chunks(name),
                     like=like,
@@ -157,8 +163,9 @@ class StreamJob:
             return shape
         rows = max(1, max(schedule.rows[name].fresh for schedule in schedules))
         widths = [schedule.across[name].extents[0].tolist() for schedule in schedules]
-        behind = [min(COLUMNS, *(width[axis] for width in widths)) for axis in range(AXIS + 1, len(shape))]
-        return (*shape[:AXIS], rows, *behind)
+        axis = self.stream.swept.axes.of(name)
+        behind = [min(COLUMNS, *(width[k] for width in widths)) for k in range(axis + 1, len(shape))]
+        return (*shape[:axis], rows, *behind)
 
     def _header(self) -> dict[str, str]:
         """What a run that resumes must have in common with the one that was ended."""

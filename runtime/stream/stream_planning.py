@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,8 +20,9 @@ from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
 from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
+from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.stream_memory import project_stream
-from brickrt.plan.stream.stream_plan import AXIS, StreamPlanner
+from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 from brickrt.runtime.files.scratch import SCRATCH_BUFFERS
 from brickrt.runtime.lowering.arena import view_aliases
@@ -59,13 +60,14 @@ def plan_stream(
     types: Mapping[str, TensorType],
     max_memory: int | None = None,
     cut: StreamCut | None = None,
-    reading: int = 0,
+    reading: Callable[[RowAxes], int] | None = None,
     spill_into: Path | None = None,
     sharing: int = 1,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
-    is taken as it is. `reading` are bytes that readers hold. Tensors are spilled into the folder `spill_into` where
-    that takes less time, by the speed of its disk, which so many processes are `sharing`; none without a folder.
+    is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
+    are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
+    processes are `sharing`; none without a folder.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -77,9 +79,12 @@ def plan_stream(
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     runtime = resident_bytes()  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
-    asked, spilling = MemoryLimit(limit, pipeline.threads, runtime, reading + _writing(plan)), None
+    spilling: Spilling | None = None
     with last_resort(lambda: "planning bands"), preparing():
         planner = StreamPlanner.of(plan, slices, views)
+        axes = planner.network.swept.axes
+        buffers = _writing(plan, axes) + (reading(axes) if reading else 0)
+        asked = MemoryLimit(limit, pipeline.threads, runtime, buffers)
         if cut is not None:
             candidate = _as_cut(planner, slices, asked, cut)
         else:
@@ -182,7 +187,7 @@ def in_core_bytes(plan: Plan) -> int:
     return pack_arena(lives)[1] + sum(graph.types[name].nbytes for name in ends) + constants
 
 
-def _writing(plan: Plan) -> int:
+def _writing(plan: Plan, axes: RowAxes) -> int:
     """Bytes that writers may hold: a band's rows in another order and type, about."""
-    outputs = [plan.graph.types[name] for name in plan.graph.outputs]
-    return sum(2**24 + 256 * kind.nbytes // max(1, (*kind.shape, 1, 1, 1)[AXIS]) for kind in outputs)
+    outputs = [(plan.graph.types[name], axes.of(name)) for name in plan.graph.outputs]
+    return sum(2**24 + 256 * kind.nbytes // max(1, (*kind.shape, 1, 1, 1)[axis]) for kind, axis in outputs)

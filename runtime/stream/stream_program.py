@@ -49,7 +49,8 @@ class StreamProgram:
         self.plan, self.threads = plan, threads
         everything = [SweepWork(number, plan.bands(number, 0)) for number in range(len(plan.sweeps))]
         self.work = everything if work is None else list(work)
-        slices, views = find_inplace_slices(plan.plan), _views(plan)
+        rolls, views = plan.swept.axes.rolls, _views(plan)
+        slices = {name: part for name, part in find_inplace_slices(plan.plan).items() if name not in rolls}
         bands = self._distinct()
         tasks = [lower_band(band, slices, views) for band in bands.values()]
         parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)

@@ -11,7 +11,7 @@ from typing import Any
 
 from brickrt.ops.types import Shape
 from brickrt.plan.stream.stream_memory import COMPILING, StreamMemory
-from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
+from brickrt.plan.stream.stream_plan import StreamPlan
 
 
 @dataclass(frozen=True)
@@ -130,9 +130,9 @@ class StreamReport(BoundedReport):
 
 def tall(plan: StreamPlan) -> int:
     """Rows of the tallest input or output that is swept."""
-    graph, level = plan.plan.graph, plan.swept.level
-    ends = [graph.types[name].shape for name in (*graph.inputs, *graph.outputs) if name in level]
-    return max((shape[AXIS] for shape in ends), default=0)
+    graph, swept = plan.plan.graph, plan.swept
+    ends = [name for name in (*graph.inputs, *graph.outputs) if name in swept.level]
+    return max((graph.types[name].shape[swept.axes.of(name)] for name in ends), default=0)
 
 
 def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spilling | None = None) -> dict[str, Any]:
@@ -141,7 +141,7 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
     return {
         "passes": plan.swept.passes,
         "sweeps": len(plan.sweeps),
-        "axis": plan.swept.axes.usual if plan.sweeps else None,
+        "axis": next((plan.swept.axes.of(n) for n in graph.inputs if n in plan.swept.level), None),
         "rows": tall(plan),
         "band_rows": plan.rows,
         "strips": list(plan.strips),

@@ -118,12 +118,26 @@ def elementwise(b: Builder, function: Callable[..., Expr], *names: str, hint: st
     for name in names:
         if b.type(name).dtype not in KERNEL_TYPES:
             raise Unsupported(f"elements of type {b.type(name).dtype.name}")
+    names = _without_spreads(b, names)
     inlined = _scalars(b, names)
     tensors = list(dict.fromkeys(name for name in names if name not in inlined))
     args = [
         const(inlined[n], b.type(n).dtype) if n in inlined else arg(tensors.index(n), b.type(n).dtype) for n in names
     ]
     return b.emit(Map(function(*args)), *tensors, hint=hint)
+
+
+def _without_spreads(b: Builder, names: Sequence[str]) -> tuple[str, ...]:
+    """The operands, those that were repeated to the shape of others as they were before: the kernels broadcast."""
+    found = list(names)
+    shape = np.broadcast_shapes(*(b.type(name).shape for name in names), ())
+    for k, name in enumerate(names):
+        source = b.spread.get(b.resolve(name))
+        if source is not None:
+            others = [*found[:k], source, *found[k + 1 :]]
+            if np.broadcast_shapes(*(b.type(other).shape for other in others)) == shape:
+                found = others
+    return tuple(found)
 
 
 def _scalars(b: Builder, names: Sequence[str]) -> dict[str, float | int | bool]:

@@ -41,7 +41,7 @@ def whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
     lo, hi = boxes.lo.copy(), boxes.hi.copy()
     lo[:, 1] -= lo[:, 1] % block
     hi[:, 1] = np.minimum(-(-hi[:, 1] // block) * block, shape[1])
-    idle = (boxes.volumes == 0)[:, None]
+    idle = boxes.empty[:, None]
     return Boxes(np.where(idle, boxes.lo, lo), np.where(idle, boxes.hi, hi))
 
 

@@ -54,7 +54,7 @@ def band_range(schedule: BandSchedule, units: tuple[Subgraph, ...], wanted: int,
 
 def _first_band(schedule: BandSchedule, name: str, read: Read, start: int) -> int:
     """The first band of a tensor that bands from `start` on read rows of."""
-    some = np.flatnonzero(read.region.volumes[start:] > 0)
+    some = np.flatnonzero(~read.region.empty[start:])
     if name not in schedule.rows or not len(some):
         return start
     row = int(read.region.lo[start + some, schedule.axes.of(name)].min())

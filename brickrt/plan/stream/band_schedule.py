@@ -16,6 +16,7 @@ file. Later passes read it as they read an input.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -32,6 +33,7 @@ from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
 
 MOST_AHEAD = 256  # bands before the first output row
+JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
 _FAR = np.iinfo(np.int64).max
 
 
@@ -65,14 +67,66 @@ class SweptRows:
         return int((self.hi - self.keep).max(initial=0))
 
 
+class Columns:
+    """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, np.ndarray] = {}
+
+    def kept(self, values: np.ndarray) -> np.ndarray:
+        """The values, [bands], or one where all are the same."""
+        if not len(values) or bool((values == values[0]).all()):
+            return values[:1].copy()
+        values = np.ascontiguousarray(values)
+        key = hashlib.blake2b(values, digest_size=16).digest()
+        return self.known.setdefault(key, values)
+
+    def rows(self, rows: SweptRows) -> SweptRows:
+        """The same rows, kept."""
+        shape = rows.lo.shape
+        return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
+
+
+@dataclass(frozen=True)
+class BandBoxes:
+    """A box of each of so many `bands`, an array for each axis and end."""
+
+    bands: int
+    lo: tuple[np.ndarray, ...]
+    hi: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, boxes: Boxes, columns: Columns) -> BandBoxes:
+        """The boxes, kept."""
+        ends = [tuple(columns.kept(end[:, axis]) for axis in range(boxes.rank)) for end in (boxes.lo, boxes.hi)]
+        return cls(len(boxes), *ends)
+
+    def all(self) -> Boxes:
+        """All boxes."""
+        lo, hi = (np.empty((self.bands, len(self.lo)), np.int64) for _ in "lh")
+        for axis, (begin, end) in enumerate(zip(self.lo, self.hi, strict=True)):
+            lo[:, axis], hi[:, axis] = begin, end
+        return Boxes(lo, hi)
+
+
 @dataclass(frozen=True)
 class Read:
     """Input `i` of node `k`: the boxes of the output and the regions of the input that they read, [bands] each."""
 
     k: int
     i: int
-    boxes: Boxes
-    region: Boxes
+    output: BandBoxes
+    read: BandBoxes
+
+    @property
+    def boxes(self) -> Boxes:
+        """The boxes of the output."""
+        return self.output.all()
+
+    @property
+    def region(self) -> Boxes:
+        """The regions of the input."""
+        return self.read.all()
 
 
 @dataclass
@@ -115,6 +169,7 @@ class Network:
     inplace: Collection[str]
     blocks: Mapping[str, int]
     spilled: tuple[str, ...] = ()
+    columns: Columns = field(default_factory=Columns, repr=False, compare=False)
 
 
 def schedule_pass(
@@ -165,11 +220,13 @@ class _Scheduler:
         return tall - views - set(self.network.inplace)
 
     def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
-        """The bands of a target: of each the same share of its rows."""
+        """The bands of a target: of each the same share of its rows; of last rows all in the last band."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
         axis = self.axes.of(name)
         extent = self.graph.types[name].shape[axis]
         ends = np.ceil(np.arange(self.bands - self.ahead + 1) * share * extent - 1e-9).astype(np.int64)
+        if name in self.axes.rolls.ends:
+            ends[:-1] = 0
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
         each = Boxes(np.repeat(whole.lo, self.bands, axis=0), np.repeat(whole.hi, self.bands, axis=0))
         return with_rows(each, ends[:-1], ends[1:], axis)
@@ -205,7 +262,7 @@ class _Scheduler:
 
     def _inside(self, unit: Subgraph, boxes: Boxes) -> None:
         """What the nodes of a unit read to compute boxes of its output."""
-        inner = {self.graph.nodes[k].output for k in unit.nodes[:-1]}
+        inner, columns = {self.graph.nodes[k].output for k in unit.nodes[:-1]}, self.network.columns
         local = {self.graph.nodes[unit.nodes[-1]].output: boxes}
         for k in reversed(unit.nodes):
             node = self.graph.nodes[k]
@@ -213,7 +270,10 @@ class _Scheduler:
                 if name in self.graph.constants or node.output not in local:
                     continue
                 region = self._region(node, i, local[node.output])
-                self.found.reads.append(Read(k, i, local[node.output], region))
+                ends = (BandBoxes.of(boxes, columns) for boxes in (local[node.output], region))
+                self.found.reads.append(Read(k, i, *ends))
+                if name in self.axes.rolls.starts:
+                    region = self._from_the_first(name, region, local[node.output])
                 if name in inner:
                     local[name] = region.union(local[name]) if name in local else region
                 elif name in self.known:
@@ -225,9 +285,17 @@ class _Scheduler:
         """What a node reads of an input; nothing for boxes that are empty."""
         name, ins = node.inputs[i], self.graph.ins(node)
         region = node.op.region(i, boxes, ins, self.graph.out(node))
-        region = Boxes(region.lo, np.where((boxes.volumes == 0)[:, None], region.lo, region.hi))
+        region = Boxes(region.lo, np.where(boxes.empty[:, None], region.lo, region.hi))
         blocks = self.network.blocks
         return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
+
+    def _from_the_first(self, name: str, region: Boxes, boxes: Boxes) -> Boxes:
+        """All rows of a part that is joined last, from the band on that joins the first, or gives the first results:
+        they are computed with what lies beside them, and kept."""
+        across, bands = self._across(region), np.arange(self.bands)
+        joined = np.logical_or.accumulate(~boxes.empty | (bands >= self.ahead)) & ~across.empty[0]
+        lo, hi = (np.repeat(ends, self.bands, axis=0) for ends in (across.lo, across.hi))
+        return Boxes(lo, np.where(joined[:, None], hi, lo))
 
     def _need(self, name: str, region: Boxes) -> None:
         self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
@@ -250,23 +318,23 @@ class _Scheduler:
         """Keeps the rows of a tensor of which `needed` is read, and `computed` made."""
         axis = self.axes.of(name)
         lo, hi = (ends[:, axis] for ends in (computed.lo, computed.hi))
-        read = np.where(needed.volumes == 0, _FAR, needed.lo[:, axis])
+        read = np.where(needed.empty, _FAR, needed.lo[:, axis])
         keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
-        self.found.rows[name] = SweptRows(keep, lo, hi)
+        self.found.rows[name] = self.network.columns.rows(SweptRows(keep, lo, hi))
         self.found.across[name] = self._across(computed)
         return computed
 
     def _follow(self, name: str, region: Boxes) -> None:
         """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
-        read = np.where(region.volumes == 0, _FAR, region.lo[:, self.axes.of(name)])
+        read = np.where(region.empty, _FAR, region.lo[:, self.axes.of(name)])
         first = np.minimum.accumulate(read[::-1])[::-1]
         first = np.minimum(first, first[first < _FAR].max(initial=0))
-        self.found.rows[name] = SweptRows(first, first, first)
+        self.found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
         self.found.across[name] = self._across(region)
 
     def _reached(self, name: str, needed: Boxes) -> tuple[np.ndarray, int]:
         """End of the rows that are computed by the end of each band, and the first row of all."""
-        some, axis = needed.volumes > 0, self.axes.of(name)
+        some, axis = ~needed.empty, self.axes.of(name)
         if not some.any():
             return np.zeros(self.bands, np.int64), 0
         first = int(needed.lo[some, axis].min())
@@ -274,14 +342,18 @@ class _Scheduler:
         start = int(some.argmax())
         share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
+        if name in self.axes.rolls.starts:
+            usual = int(reach[-1]) - first
+        elif self.axes.rolls.starts and usual > JUMPS * share:  # rows between its ends are not read
+            start, usual = self.bands - 1, JUMPS * share
         for band in range(start, 0, -1):
-            reach[band - 1] = max(first, reach[band] - usual)
+            reach[band - 1] = max(first, reach[band] - usual, reach[band - 1])
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
         return reach, first
 
     def _across(self, boxes: Boxes) -> Boxes:
         """The smallest box around all, [1]."""
-        some = boxes.volumes > 0
+        some = ~boxes.empty
         if not some.any():
             return Boxes(boxes.lo[:1], boxes.lo[:1])
         return Boxes(boxes.lo[some].min(axis=0, keepdims=True), boxes.hi[some].max(axis=0, keepdims=True))

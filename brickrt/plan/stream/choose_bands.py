@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
-from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
+from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
+LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share
+TRIES = 4  # plans made in full, of which a sample was within the limit
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 
 
@@ -30,7 +33,8 @@ class MemoryLimit:
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
-    """A stream plan, or a sample of its strips, with its memory and the modelled microseconds that it takes."""
+    """A stream plan, or a sample of its strips, with its memory and the modelled microseconds that it takes, if it is
+    within the limit."""
 
     plan: StreamPlan
     memory: StreamMemory
@@ -48,14 +52,19 @@ class TooLittleMemory(BrickError):
 def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
     """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
     that would do where none is."""
-    best, least = _search(planner, slices, asked)
-    if best is not None:
+    least, within = None, asked
+    for _ in range(TRIES):
+        best, smallest = _search(planner, slices, within)
+        if best is None:
+            least = least or smallest
+            break
         plan = planner.stream_plan(best.plan.rows, best.plan.strips, saved=best.plan.saved)
         memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
             return best
-        least = best  # a sample of its bands took less
+        within = replace(within, limit=within.limit - (memory.total - asked.limit))  # a sample of its bands took less
+        least = min((one for one in (least, best) if one), key=lambda one: one.memory.total)
     assert least is not None
     needed = -(-least.memory.total // MIB)
     raise TooLittleMemory(
@@ -73,7 +82,7 @@ def _search(
     best: Candidate | None = None
     least: Candidate | None = None
     known: Known = {}
-    heights = _heights(planner)
+    heights, idle = _heights(planner), 0
     for strips in _strips(planner):
         fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, known), heights)
         if fits is None or fits.plan.rows < heights[0]:
@@ -81,8 +90,11 @@ def _search(
             other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, known), taller)
             smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
             fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
-        if smallest is not None and (least is None or smallest.memory.total < least.memory.total):
-            least = smallest
+        if smallest is not None and fits is None:
+            idle = 0 if least is None or smallest.memory.total < LESS * least.memory.total else idle + 1
+            least = min((one for one in (least, smallest) if one), key=lambda one: one.memory.total)
+            if idle == IDLE:
+                break
         if fits is not None:
             if best is not None and fits.us >= best.us:
                 break
@@ -121,7 +133,7 @@ class _Candidates:
         """The candidate in bands of `rows` rows."""
         asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
         memory = project_stream(plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known)
-        return Candidate(plan, memory, modelled_us(plan))
+        return Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
 
 
 def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | None, Candidate | None]:
@@ -154,8 +166,12 @@ def _heights(planner: StreamPlanner) -> list[int]:
 def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:
     """Strips to try, whole rows first."""
     graph = planner.plan.graph
-    outputs = [graph.types[name].shape for name in graph.outputs if name in planner.network.swept.level]
-    behind = max((shape[AXIS + 1 :] for shape in outputs), key=len, default=())
+    swept = planner.network.swept
+    behind = max(
+        (graph.types[name].shape[swept.axes.of(name) + 1 :] for name in graph.outputs if name in swept.level),
+        key=len,
+        default=(),
+    )
     found = (_spread(parts, behind) for parts in (STRIPS if planner.may_cut else (1,)))
     yield from dict.fromkeys(strips for strips in found if strips is not None)
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
@@ -23,9 +25,19 @@ from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes, Shape
-from brickrt.plan.stream.band_schedule import BandSchedule, Read
+from brickrt.plan.stream.band_schedule import BandSchedule
 
 SAME_ROWS = (Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
+
+
+@dataclass(frozen=True)
+class _Boxes:
+    """A read with all its boxes."""
+
+    k: int
+    i: int
+    boxes: Boxes
+    region: Boxes
 
 
 def equal_bands(schedule: BandSchedule) -> np.ndarray:
@@ -33,11 +45,15 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
     first = {name: rows.lo for name, rows in schedule.rows.items()}
     for read in schedule.reads:  # what is not stored begins where its box does
         output = schedule.graph.nodes[read.k].output
-        first.setdefault(output, read.boxes.lo[:, schedule.axes.of(output)])
-    columns = [*_stored(schedule)]
-    for read in schedule.reads:
-        columns += _read(schedule, read, first)
-    table = np.stack(columns, axis=1) if columns else np.zeros((schedule.bands, 1), np.int64)
+        if output not in first:
+            first[output] = read.boxes.lo[:, schedule.axes.of(output)]
+    found: dict[bytes, np.ndarray] = {}  # many are the same, or of one number
+    parts = (_read(schedule, _Boxes(read.k, read.i, read.boxes, read.region), first) for read in schedule.reads)
+    for column in chain(_stored(schedule), chain.from_iterable(parts)):
+        if bool((column != column[:1]).any()):
+            column = np.ascontiguousarray(column, np.int64)
+            found.setdefault(hashlib.blake2b(column, digest_size=16).digest(), column)
+    table = np.stack(list(found.values()), axis=1) if found else np.zeros((schedule.bands, 1), np.int64)
     _, bands, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
     return bands[which.reshape(-1)].astype(np.int64)
 
@@ -52,7 +68,7 @@ def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
         yield (rows.lo == 0) * 2 + (rows.hi == extent)
 
 
-def _read(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def _read(schedule: BandSchedule, read: _Boxes, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The numbers of one input of a node; `first` has the row of each tensor that its numbers count from, [bands]. What
     a resident tensor is does not move: its rows count from 0."""
     if read.k in schedule.chained:
@@ -69,12 +85,12 @@ def _read(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray]) -
     regions = _region(read.region, axis, before)
     if read.region.rank > axis:
         regions += _by_row(graph, read, axis, out_axis, before)
-    idle, none = read.boxes.volumes == 0, read.region.volumes == 0
+    idle, none = read.boxes.empty, read.region.empty
     columns += [np.where(none, -1, column) for column in regions]
     return [np.where(idle, -1, column).astype(np.int64) for column in columns]
 
 
-def _chained(schedule: BandSchedule, read: Read) -> list[np.ndarray]:
+def _chained(schedule: BandSchedule, read: _Boxes) -> list[np.ndarray]:
     """The numbers of a node of a chain of reshapes: extents, where elements lie in rows that are not read whole, and
     the ends of tensors that are stored."""
     graph = schedule.graph
@@ -88,10 +104,10 @@ def _chained(schedule: BandSchedule, read: Read) -> list[np.ndarray]:
     for name, boxes in ((node.inputs[0], read.region), (node.output, read.boxes)):
         if name in schedule.rows:
             columns += _region(boxes, schedule.axes.of(name), schedule.rows[name].lo)
-    return [np.where(read.boxes.volumes == 0, -1, column).astype(np.int64) for column in columns]
+    return [np.where(read.boxes.empty, -1, column).astype(np.int64) for column in columns]
 
 
-def _skipped_elements(read: Read, before: Shape, after: Shape) -> np.ndarray:
+def _skipped_elements(read: _Boxes, before: Shape, after: Shape) -> np.ndarray:
     """How many elements of what a reshape reads lie before the first one that it writes, [bands]."""
     strides = [np.asarray(row_major(shape), np.int64) for shape in (before, after)]
     return read.boxes.lo @ strides[1] - read.region.lo @ strides[0]
@@ -114,7 +130,7 @@ def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
     return any(bool((region.lo != region.lo[:1]).any()) for region in regions)
 
 
-def _by_row(graph: Graph, read: Read, axis: int, out_axis: int, before: np.ndarray) -> list[np.ndarray]:
+def _by_row(graph: Graph, read: _Boxes, axis: int, out_axis: int, before: np.ndarray) -> list[np.ndarray]:
     """Numbers for operators of which the regions do not tell where in them an output row lies: because they end at the
     edges of a tensor, or because rows are not alike. Rows of the input lie along `axis`."""
     node = graph.nodes[read.k]

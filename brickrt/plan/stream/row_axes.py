@@ -16,11 +16,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
+from brickrt.plan.stream.rolled_rows import NO_ROLLS, Rolls, find_rolls
 
 CHANNELS = 1  # their axis
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept
@@ -30,10 +32,11 @@ SPREAD = 4  # or no more than so many times those that it is computed of
 
 @dataclass(frozen=True)
 class RowAxes:
-    """The row axis of each swept tensor; `usual` is that of the graph's inputs and outputs."""
+    """The row axis of each swept tensor; `usual` is that of images whose channels come before their rows."""
 
     usual: int
     axes: Mapping[str, int]
+    rolls: Rolls = NO_ROLLS
 
     def of(self, name: str) -> int:
         """The axis of a tensor's rows; of one that is not swept the usual one."""
@@ -42,6 +45,8 @@ class RowAxes:
     def needs_all(self, graph: Graph, node: Node, i: int) -> bool:
         """Whether a row of the output needs all of the many rows of the swept input `i`."""
         out = self.axes.get(node.output)
+        if node.inputs[i] in self.rolls.ends:
+            return True
         return out is None or _needs_all_rows(graph, node, i, self.of(node.inputs[i]), out)
 
 
@@ -49,7 +54,7 @@ def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> Ro
     """Goes down the graph from the inputs that have rows. A tensor has no axis where it is computed of what has none,
     unless it has many rows, where it needs all rows of all that it is computed of, or where its rows would be channels
     that are stored in blocks (`blocked` tensors)."""
-    axes = {name: usual for name in graph.inputs if (*graph.types[name].shape, *(1,) * (usual + 1))[usual] > 1}
+    axes = {name: axis for name in graph.inputs if (axis := _input_axis(graph, name, usual)) is not None}
     for node in graph.nodes:
         found = (_moved(graph, node, i, axes[name], usual) for i, name in enumerate(node.inputs) if name in axes)
         axis = next((axis for axis in found if axis is not None), None)
@@ -57,23 +62,39 @@ def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> Ro
             axis = usual
         if axis is not None and (axis != CHANNELS or node.output not in blocked):
             axes[node.output] = axis
-    return RowAxes(usual, axes)
+    return RowAxes(usual, axes, find_rolls(graph, axes))
+
+
+def _input_axis(graph: Graph, name: str, usual: int) -> int | None:
+    """The axis of an input's rows: the one before the usual where its channels are last, as the transposes tell that
+    read it, or what is computed of it element by element. None for what has no rows."""
+    shape, names = graph.types[name].shape, [name]
+    readers = [graph.nodes[k] for k in graph.consumers.get(name, ())]
+    while readers and all(isinstance(node.op, Map) for node in readers):
+        names += [node.output for node in readers]
+        readers = [graph.nodes[k] for node in readers for k in graph.consumers.get(node.output, ())]
+    turned = [node for node in readers if isinstance(node.op, Transpose)]
+    last = bool(turned) and all(node.op.perm == _channels_first(len(shape)) for node in turned)
+    axis = usual - 1 if last else usual
+    return axis if len(shape) > axis and shape[axis] > 1 else None
+
+
+def _channels_first(rank: int) -> tuple[int, ...]:
+    """The permutation of [N, rows, …, C] to [N, C, rows, …]."""
+    return (0, rank - 1, *range(1, rank - 1)) if rank > 3 else ()
 
 
 def _moved(graph: Graph, node: Node, i: int, axis: int, usual: int) -> int | None:
-    """The axis of the output's rows where those of input `i` lie along `axis`; None where a row needs all of them. Rows
-    of the graph's outputs lie along the usual axis, as in files."""
+    """The axis of the output's rows where those of input `i` lie along `axis`; None where a row needs all of them."""
     out = graph.out(node)
-    others = [other for other in range(out.rank) if other != axis]
-    candidates = [usual] if node.output in graph.outputs else [axis, *others]
-    if isinstance(node.op, View | Transpose | MatMul):
-        candidates = [axis for axis in candidates if axis < out.rank]
-        kept = (other for other in candidates if _keeps_rows(graph, node, i, axis, other))
-        found = next(kept, None)
-        if found is not None or isinstance(node.op, View):
+    others = [other for other in dict.fromkeys((usual, *range(out.rank))) if other != axis]
+    if isinstance(node.op, View | Transpose | MatMul) or (isinstance(node.op, Reduce) and not node.op.keepdims):
+        candidates = [other for other in (axis, *others) if other < out.rank]
+        found = next((other for other in candidates if _keeps_rows(graph, node, i, axis, other)), None)
+        if found is not None or not isinstance(node.op, Transpose | MatMul):
             return found
-    same = axis in candidates and not _needs_all_rows(graph, node, i, axis, axis)
-    return axis if same else None
+    same = axis + out.rank - graph.types[node.inputs[i]].rank if isinstance(node.op, Map) else axis
+    return None if _needs_all_rows(graph, node, i, axis, same) else same
 
 
 def _keeps_rows(graph: Graph, node: Node, i: int, axis: int, other: int) -> bool:

@@ -72,6 +72,7 @@ def project_stream(
     """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows. `known` keeps
     what sweeps take that other plans of the same planner have too."""
     found = {} if known is None else known
+    slices = {name for name in slices if name not in plan.swept.axes.rolls}
     for number, one in enumerate(plan.sweeps):
         if one not in found:
             found[one] = _sweep_bytes(plan, number, slices)

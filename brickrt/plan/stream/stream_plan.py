@@ -28,6 +28,7 @@ from brickrt.plan.stream.band_storage import (
     stored_shape,
 )
 from brickrt.plan.stream.equal_bands import equal_bands
+from brickrt.plan.stream.rolled_rows import joins_rows
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.swept_tensors import SweptTensors, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
@@ -123,6 +124,9 @@ class StreamPlanner:
     network: Network
     always: dict[str, int]
     _known: dict[tuple[int, int, bool, float], Sweep] = field(default_factory=dict, repr=False)
+    _samples: dict[tuple[int, tuple[int, ...]], list[tuple[BandSchedule, int]]] = field(
+        default_factory=dict, repr=False
+    )
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -132,6 +136,7 @@ class StreamPlanner:
         plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         axes = find_row_axes(graph, AXIS, blocks)
+        slices = {name for name in slices if name not in axes.rolls}
         attentions = find_attentions(graph, axes)
         units = tuple(as_units(graph, plan.subgraphs, axes, {k for one in attentions for k in one.nodes}))
         swept = find_swept_tensors(graph, units, axes, slices)
@@ -179,8 +184,9 @@ class StreamPlanner:
     def tall(self) -> int:
         """Rows of the tallest input or output."""
         graph = self.plan.graph
-        swept = [name for name in (*graph.inputs, *graph.outputs) if name in self.network.swept.level]
-        return max((graph.types[name].shape[AXIS] for name in swept), default=0)
+        swept = self.network.swept
+        ends = [name for name in (*graph.inputs, *graph.outputs) if name in swept.level]
+        return max((graph.types[name].shape[swept.axes.of(name)] for name in ends), default=0)
 
     def stream_plan(
         self, rows: int, strips: tuple[int, ...] = (), sample: bool = False, saved: float = SHORT
@@ -197,9 +203,15 @@ class StreamPlanner:
         made = tuple(units), swept, self.always, tuple(sweeps), tuple(last), self.network.spilled
         return StreamPlan(self.plan, rows, strips, saved, *made)
 
-    def _most(self, rows: int) -> int:
-        """Bands of a sample."""
-        return max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
+    @cached_property
+    def _uneven(self) -> bool:
+        """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart."""
+        graph, axes = self.plan.graph, self.network.swept.axes
+        return any(joins_rows(graph, node, axes.axes) for node in graph.nodes)
+
+    def _most(self, rows: int) -> int | None:
+        """Bands of a sample; None for all."""
+        return None if self._uneven else max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
 
     def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool, saved: float) -> list[Sweep]:
         """The sweeps of a pass."""
@@ -207,9 +219,7 @@ class StreamPlanner:
         cut = number == swept.passes - 1 and not any(swept.level[name] == number for name in swept.collected)
         if not cut:
             return [self._whole_sweep(number, rows, sample, saved)]
-        most = self._most(rows) if sample else None
-        parts = _parts(graph, swept, strips, sample)
-        schedules = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
+        schedules = self._scheduled(number, rows, strips, sample)
         extents = common_extents([schedule for schedule, _ in schedules])
         before = _resident_units(graph, self.network.units, swept, number)
         return [
@@ -217,11 +227,27 @@ class StreamPlanner:
             for k, (schedule, times) in enumerate(schedules)
         ]
 
+    def _scheduled(
+        self, number: int, rows: int, strips: tuple[int, ...], sample: bool
+    ) -> list[tuple[BandSchedule, int]]:
+        """The schedule of each strip of the last pass, and for how many it stands; of samples each is made once,
+        however rows are kept."""
+        key = rows, strips
+        if sample and key in self._samples:
+            return self._samples[key]
+        most = self._most(rows) if sample else None
+        parts = _parts(self.plan.graph, self.network.swept, strips, sample)
+        found = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
+        if sample:
+            self._samples[key] = found
+        return found
+
     def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
         key = number, rows, sample, saved
         if key not in self._known:
-            schedule = schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
+            other = next((self._known[k].schedule for k in self._known if k[:3] == key[:3]), None)
+            schedule = other or schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
             before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
             self._known[key] = self._sweep(number, schedule, common_extents([schedule]), saved, before)
         return self._known[key]
@@ -249,11 +275,11 @@ def _parts(
     graph: Graph, swept: SweptTensors, strips: tuple[int, ...], sample: bool
 ) -> list[tuple[dict[str, Boxes], int]]:
     """The parts of the graph's outputs that strips compute, strip by strip, and for how many strips each stands."""
-    outputs = {name: graph.types[name].shape for name in graph.outputs if name in swept.level}
-    axes = range(AXIS + 1, AXIS + 1 + len(strips))
+    outputs = [name for name in graph.outputs if name in swept.level]
+    columns = {name: graph.types[name].shape[swept.axes.of(name) + 1 :] for name in outputs}
     cuts = []
-    for axis, count in zip(axes, strips, strict=True):
-        widest = max((shape[axis] for shape in outputs.values() if len(shape) > axis), default=1)
+    for axis, count in enumerate(strips):
+        widest = max((shape[axis] for shape in columns.values() if len(shape) > axis), default=1)
         edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
         ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
         pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
@@ -261,10 +287,10 @@ def _parts(
         cuts.append([(*middle[:2], len(pieces))] if sample else pieces)
     found = []
     for ranges in product(*cuts):
-        part = {name: Boxes.whole(shape) for name, shape in outputs.items()}
-        for axis, (start, end, _) in zip(axes, ranges, strict=True):
-            for box in (box for box in part.values() if box.rank > axis):
-                extent = int(box.hi[0, axis])
-                box.lo[:, axis], box.hi[:, axis] = round(start * extent), round(end * extent)
+        part = {name: Boxes.whole(graph.types[name].shape) for name in outputs}
+        for axis, (start, end, _) in enumerate(ranges):
+            for name, box in ((n, box) for n, box in part.items() if len(columns[n]) > axis):
+                k, extent = swept.axes.of(name) + 1 + axis, columns[name][axis]
+                box.lo[:, k], box.hi[:, k] = round(start * extent), round(end * extent)
         found.append((part, math.prod(times for _, _, times in ranges)))
     return found

@@ -103,8 +103,8 @@ def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]
 
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     kind = graph.types[name]
-    if kind.nbytes > COLLECTED_BYTES and not isinstance(node.op, MatMul):
-        while found.axes.of(name) != found.axes.usual:  # files have rows along the usual axis: name what turned them
+    if kind.nbytes > COLLECTED_BYTES and not isinstance(node.op, MatMul) and name not in found.axes.rolls:
+        while found.axes.of(name) != found.axes.usual and name in graph.producers:  # name what turned the rows
             node = graph.nodes[graph.producers[name]]
             name = next(other for other in node.inputs if other in found.axes.axes)
         raise _refusal(node, f"needs all of '{name}' {kind}, {kind.nbytes / 2**30:.2f} GiB, at once")

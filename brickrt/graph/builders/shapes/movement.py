@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from itertools import pairwise
 
@@ -11,6 +12,7 @@ from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import integers, normal_axis, positive, take, transpose, uses, view
 from brickrt.ops.operators.move import Concat
 
+LONG = 2**16  # positions along an axis
 JOINED = 32
 """Most tensors that one operator joins: kernels have room for little more operands."""
 
@@ -100,8 +102,24 @@ def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
     target = np.broadcast_shapes(b.type(x).shape, tuple(shape))
     b.check_tables(target, b.type(x).dtype)
     source = (1,) * (len(target) - b.type(x).rank) + b.type(x).shape
-    tables = {k: (0,) * n for k, (d, n) in enumerate(zip(source, target, strict=True)) if d != n}
-    return take(b, view(b, x, source), tables)
+    given = view(b, x, source)
+    found = _repeated(b, given, {k: n for k, (d, n) in enumerate(zip(source, target, strict=True)) if d != n})
+    if found != given:
+        b.spread[b.resolve(found)] = given
+    return found
+
+
+def _repeated(b: Builder, x: str, times: dict[int, int]) -> str:
+    """The tensor repeated along axes of 1. What is repeated very often is so in two steps: tables have an entry for
+    each position."""
+    for axis in (axis for axis, n in times.items() if n > LONG):
+        n, shape = times[axis], b.type(x).shape
+        outer = next((d for d in range(math.isqrt(n), 1, -1) if n % d == 0), 1)
+        if outer > 1:
+            split = view(b, x, (*shape[:axis], 1, 1, *shape[axis + 1 :]))
+            both = take(b, split, {axis: (0,) * outer, axis + 1: (0,) * (n // outer)})
+            x = view(b, both, (*shape[:axis], n, *shape[axis + 1 :]))
+    return take(b, x, {axis: (0,) * n for axis, n in times.items() if b.type(x).shape[axis] != n})
 
 
 @builds("DepthToSpace")

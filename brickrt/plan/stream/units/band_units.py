@@ -19,7 +19,7 @@ def as_units(
     for s in subgraphs:
         inner = {graph.nodes[k].output for k in s.nodes[:-1]}
         ends = any(
-            name in inner and name in axes.axes and axes.needs_all(graph, graph.nodes[k], i)
+            name in inner and name in axes.axes and (name in axes.rolls or axes.needs_all(graph, graph.nodes[k], i))
             for k in s.nodes
             for i, name in enumerate(graph.nodes[k].inputs)
         )

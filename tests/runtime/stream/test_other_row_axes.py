@@ -1,0 +1,104 @@
+"""Inputs and outputs whose rows do not lie along the third axis: channels last, labels without channels, tokens."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import brickrt
+from brickrt import load
+from brickrt.graph.errors import BrickError
+from brickrt.plan.options import PlanOptions
+from brickrt.runtime.cluster.cluster_job import with_usual_rows
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.program_protocol import Cancelled
+from brickrt.runtime.stream.stream_files import opened_job
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
+from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
+from tests.support.graphs.onnx_models import model, node, tensor
+
+EXTENTS = 45, 37
+TO_FIRST, TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
+ENDS = {  # by name: the nodes from `b` [1, 6, 45, 37] to `y`, and the axis of its rows
+    "labels": ([node("ArgMax", "b", "y", axis=1, keepdims=0)], 1),
+    "first channel": ([node("Gather", "b zero", "y", axis=1)], 1),
+    "mean of channels": ([node("ReduceMean", "b", "y", axes=[1], keepdims=0)], 1),
+    "channels last": ([node("Transpose", "b", "y", perm=TO_LAST)], 1),
+    "tokens": ([node("Reshape", "b flat", "f"), node("Transpose", "f", "y", perm=[0, 2, 1])], 1),
+    "of no batch": ([node("Squeeze", "b axis", "y")], 1),
+    "columns averaged": ([node("ReduceMean", "b", "y", axes=[3], keepdims=0)], 2),
+    "added to one of lower rank": ([node("Gather", "b zero", "g", axis=1), node("Add", "b g", "y")], 2),
+}
+
+
+def network(end: str, channels_last: bool = False) -> onnx.ModelProto:
+    """x ─ (transposed) ─ conv ─ relu ─ conv ─ b … y"""
+    nodes, _ = ENDS[end]
+    first = [node("Mul", "x half", "h"), node("Transpose", "h", "t", perm=TO_FIRST)] if channels_last else []
+    body = [
+        node("Conv", f"{'t' if channels_last else 'x'} w", "a", pads=[1, 1, 1, 1]),
+        node("Relu", "a", "r"),
+        node("Conv", "r v", "b", pads=[1, 1, 1, 1]),
+    ]
+    rng = np.random.default_rng(0)
+    values = {"w": rng.standard_normal((8, 3, 3, 3)), "v": rng.standard_normal((6, 8, 3, 3)), "half": np.array(0.5)}
+    whole = {"flat": np.array([1, 6, -1]), "zero": np.array(0), "axis": np.array([0])}
+    shape = (1, *EXTENTS, 3) if channels_last else (1, 3, *EXTENTS)
+    floats = {name: value.astype(np.float32) for name, value in values.items()}
+    return model([*first, *body, *nodes], [tensor("x", shape)], **floats, **whole)
+
+
+@pytest.mark.parametrize(("rows", "strips"), [(7, (1,)), (16, (2,))])
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("end", ENDS)
+def test_bits_are_those_of_the_network_run_whole(
+    end: str, channels_last: bool, rows: int, strips: tuple[int, ...]
+) -> None:
+    given = network(end, channels_last)
+    planner, inputs = planner_of(plan_of(given)), random_inputs(given)
+    swept = planner.network.swept
+    assert not swept.collected and swept.axes.axes["y"] == ENDS[end][1]
+    assert swept.axes.axes["x"] == (1 if channels_last else 2)
+    found = run_stream(planner.stream_plan(rows, strips), inputs, 2)["y"]
+    np.testing.assert_array_equal(
+        found, brickrt.Runtime(given, device="cpu", exact=True, threads=2).execute(inputs)["y"]
+    )
+
+
+@pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
+@pytest.mark.parametrize("end", ["labels", "channels last"])
+def test_files_have_the_rows_of_bands_and_a_run_goes_on(end: str, name: str, tmp_path: Path) -> None:
+    given = network(end, channels_last=True).SerializeToString()
+    x = np.random.default_rng(1).standard_normal((1, *EXTENTS, 3)).astype(np.float32)
+    np.save(tmp_path / "x.npy", x)
+    outputs, told = {"y": tmp_path / name}, []
+    pipeline = Pipeline(choose_engine("cpu"), PlanOptions(exact=True), 2)
+
+    def job(resume: bool, watch=None):
+        asked = StreamOptions(2**40, resume=resume, cut=None if resume else StreamCut(8, (1,)))
+        return opened_job(pipeline, load(given), tmp_path / "x.npy", outputs, asked, watch=watch)
+
+    with job(False, watch=lambda progress: (told.append(progress), begun.cancel())) as begun, pytest.raises(Cancelled):
+        begun.run(outputs)
+    with job(True) as going_on:
+        report = going_on.run(outputs)
+    assert told[0].all_rows == EXTENTS[0] and 0 < report.bands < report.all_bands
+    wanted = brickrt.Runtime(given, device="cpu", exact=True, threads=2).execute({"x": x})["y"]
+    found = np.load(tmp_path / name) if name.endswith("npy") else _zarr(tmp_path / name)
+    np.testing.assert_array_equal(found, wanted)
+
+
+def _zarr(path: Path) -> np.ndarray:
+    import zarr
+
+    return np.asarray(zarr.open_array(str(path), mode="r"))
+
+
+def test_a_cluster_cuts_the_third_axis_only() -> None:
+    stream = planner_of(plan_of(network("labels"))).stream_plan(8)
+    with pytest.raises(BrickError, match=r"'y' .* has its rows along axis 1: workers of a cluster cut along axis 2"):
+        with_usual_rows(stream)
