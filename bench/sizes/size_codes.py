@@ -1,6 +1,6 @@
 """How many kernels sizes ask for whose code no size before had: counted, without compiling any.
 
-    python bench/size_codes.py [NETWORK …] [--sizes 20] [--warm 30] [--like host] [--why]
+    python bench/sizes/size_codes.py [NETWORK …] [--sizes 20] [--warm 30] [--like host] [--why]
 
 Each size is specialized, planned and lowered as a run does, by the planner's table of speeds, so that counts are the
 same on any day; its kernels are emitted where no code of an earlier size is good for them. `--like` counts for another
