@@ -32,7 +32,7 @@ DEEP = 16  # times as many positions as results there are, or rows and columns o
 
 def split_positions(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec) -> tuple[Graph, dict[str, Layout]]:
     """The graph in which long sums and products of tensors that exceed a core's cache are of parts."""
-    writer = _Writer(graph, dict(layouts))
+    writer = _PartsWriter(graph, dict(layouts))
     for node in graph.nodes:
         if isinstance(node.op, Reduce) and (length := _sum_length(graph, layouts, device, node)):
             writer.write_sum(node, node.op, length)
@@ -82,7 +82,7 @@ def _part(positions: int, most: int = POSITIONS) -> int:
     return min(lengths, key=lambda d: abs(math.log(d / root)), default=0)
 
 
-class _Writer:
+class _PartsWriter:
     """Builds the new graph, node by node in order."""
 
     def __init__(self, graph: Graph, layouts: dict[str, Layout]) -> None:

@@ -31,7 +31,7 @@ SAME_ROWS = (Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all
 
 
 @dataclass(frozen=True)
-class _Boxes:
+class _ReadBoxes:
     """A read with all its boxes."""
 
     k: int
@@ -48,7 +48,7 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
         if output not in first:
             first[output] = read.boxes.lo[:, schedule.axes.of(output)]
     found: dict[bytes, np.ndarray] = {}  # many are the same, or of one number
-    parts = (_read(schedule, _Boxes(read.k, read.i, read.boxes, read.region), first) for read in schedule.reads)
+    parts = (_read(schedule, _ReadBoxes(read.k, read.i, read.boxes, read.region), first) for read in schedule.reads)
     for column in chain(_stored(schedule), chain.from_iterable(parts)):
         if bool((column != column[:1]).any()):
             column = np.ascontiguousarray(column, np.int64)
@@ -68,7 +68,7 @@ def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
         yield (rows.lo == 0) * 2 + (rows.hi == extent)
 
 
-def _read(schedule: BandSchedule, read: _Boxes, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
+def _read(schedule: BandSchedule, read: _ReadBoxes, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
     """The numbers of one input of a node; `first` has the row of each tensor that its numbers count from, [bands]. What
     a resident tensor is does not move: its rows count from 0."""
     if read.k in schedule.chained:
@@ -90,7 +90,7 @@ def _read(schedule: BandSchedule, read: _Boxes, first: Mapping[str, np.ndarray])
     return [np.where(idle, -1, column).astype(np.int64) for column in columns]
 
 
-def _chained(schedule: BandSchedule, read: _Boxes) -> list[np.ndarray]:
+def _chained(schedule: BandSchedule, read: _ReadBoxes) -> list[np.ndarray]:
     """The numbers of a node of a chain of reshapes: extents, where elements lie in rows that are not read whole, and
     the ends of tensors that are stored."""
     graph = schedule.graph
@@ -107,7 +107,7 @@ def _chained(schedule: BandSchedule, read: _Boxes) -> list[np.ndarray]:
     return [np.where(read.boxes.empty, -1, column).astype(np.int64) for column in columns]
 
 
-def _skipped_elements(read: _Boxes, before: Shape, after: Shape) -> np.ndarray:
+def _skipped_elements(read: _ReadBoxes, before: Shape, after: Shape) -> np.ndarray:
     """How many elements of what a reshape reads lie before the first one that it writes, [bands]."""
     strides = [np.asarray(row_major(shape), np.int64) for shape in (before, after)]
     return read.boxes.lo @ strides[1] - read.region.lo @ strides[0]
@@ -130,7 +130,7 @@ def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
     return any(bool((region.lo != region.lo[:1]).any()) for region in regions)
 
 
-def _by_row(graph: Graph, read: _Boxes, axis: int, out_axis: int, before: np.ndarray) -> list[np.ndarray]:
+def _by_row(graph: Graph, read: _ReadBoxes, axis: int, out_axis: int, before: np.ndarray) -> list[np.ndarray]:
     """Numbers for operators of which the regions do not tell where in them an output row lies: because they end at the
     edges of a tensor, or because rows are not alike. Rows of the input lie along `axis`."""
     node = graph.nodes[read.k]

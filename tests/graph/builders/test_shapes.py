@@ -6,7 +6,10 @@ import numpy as np
 import pytest
 
 from brickrt.graph.errors import Unsupported
+from brickrt.ops.operators.move import Take
+from tests.support.cpu.streams import plan_of
 from tests.support.graphs.builders_harness import check, one_node, run_model
+from tests.support.graphs.onnx_models import model, node, tensor
 
 RNG = np.random.default_rng(2)
 MOST, LEAST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
@@ -242,3 +245,20 @@ def test_one_hot() -> None:
     for axis in (-1, 0, 1):
         check("OneHot", 11, [indices, np.array(4, np.int64), values], axis=axis)
     check("OneHot", 9, [indices, np.array([4], np.int64), values.astype(np.int64)])
+
+
+def test_repeated_operands_are_broadcast_and_long_ones_take_small_tables():
+    """x / Expand(s): the division reads s itself. What is repeated and stored is so in two steps."""
+    size = 70000
+    nodes = [
+        node("ReduceMax", "x", "s", axes=[2], keepdims=1),
+        node("Expand", "s shape", "e"),
+        node("Div", "x e", "y"),
+        node("Identity", "e", "z"),
+    ]
+    network = model(nodes, [tensor("x", (1, 2, size))], "y z", shape=np.array([1, 2, size]))
+    graph = plan_of(network).graph
+    tables = [len(t) for n in graph.nodes if isinstance(n.op, Take) for t in n.op.tables if t is not None]
+    assert max(tables) < 1000
+    division = next(n for n in graph.nodes if n.output == "y")
+    assert all(graph.types[name].shape != (1, 2, size) for name in division.inputs if name != "x")
