@@ -1,6 +1,6 @@
 """What a size costs that a runtime has not seen: its first result beside its second, over many sizes of a network.
 
-    python bench/sizes/new_sizes.py [denoiser unet resnet50 text] [--sizes 20] [--warm 12] [--out bench/results/FILE.json]
+    python bench/sizes/new_sizes.py [denoiser unet resnet50 text] [--sizes 20] [--warm 12] [--out FILE.json]
 
 A process runs `--warm` other sizes first, as those before it have that use the same cache of kernels; another process
 then runs the sizes that count, once with a cache that was so warmed. The text network is a transformer encoder over
