@@ -117,10 +117,11 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
 
 def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take) -> Operand:
     """An operand that lies as input `i` or the output does, with extents left open, and with them the strides of
-    dimensions outside of them, and of one element alone. That stays one: it may be broadcast."""
+    dimensions outside of them, and of one element alone. That stays one: it may be broadcast. The innermost stride is
+    known."""
     opened = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] >= kernel.least_open]
     shape = tuple(take(extent) if d in opened else extent for d, extent in enumerate(operand.shape))
     last = max(opened, default=0)
-    alone = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] == 1]
+    alone = [d for d in kernel.open_dims(i) if d < operand.rank - 1 and operand.shape[d] == 1]
     strides = tuple(take(s) if (d < last or d in alone) and s > 1 else s for d, s in enumerate(operand.strides))
     return replace(operand, type=TensorType(shape, operand.dtype), strides=strides)

@@ -40,7 +40,7 @@ def test_constants_and_the_c_library_in_several_objects():
     library, sizes = LoadedObjects(HOST), dict[str, np.ndarray]()
     for name in functions:
         code = compiled_code(kernel(name), f"k_{name}")
-        sizes[name] = code.table(outline(kernel(name)).numbers)
+        sizes[name] = code.table(outline(kernel(name)))
         library.add(code.image)
     x = np.linspace(0.1, 0.6, LENGTH)
     for name, expected in functions.items():

@@ -111,7 +111,7 @@ def test_parts_are_chosen_one_by_one(callbacks):
 def model(monkeypatch, factor):
     """Has the cost model say that subgraphs take `factor(nodes)` times as long merged as layer by layer."""
 
-    def merged_us(self, trials, blocks=None):
+    def merged_us(self, trials, blocks=None, tiles=None):
         us = factor(trials.nodes) * sum(self.layerwise_us(k) for k in trials.nodes)
         return np.full(len(trials.bricks), us)
 
