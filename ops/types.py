@@ -96,7 +96,8 @@ class Boxes:
     @property
     def empty(self) -> np.ndarray:
         """Which boxes have no elements, [n]; also where 64 bits do not count the elements."""
-        return (self.hi <= self.lo).any(axis=1)
+        found: np.ndarray = (self.hi <= self.lo).any(axis=1)
+        return found
 
     @property
     def volumes(self) -> np.ndarray:
