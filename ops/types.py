@@ -96,7 +96,7 @@ class Boxes:
     @property
     def empty(self) -> np.ndarray:
         """Which boxes have no elements, [n]; also where 64 bits do not count the elements."""
-        return (self.hi <= self.lo).any(axis=1)
+        return np.logical_or.reduce(self.hi <= self.lo, axis=1)
 
     @property
     def volumes(self) -> np.ndarray:

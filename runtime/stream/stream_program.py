@@ -53,8 +53,10 @@ class StreamProgram:
         slices = {name: part for name, part in find_inplace_slices(plan.plan).items() if name not in rolls}
         bands = self._distinct()
         tasks = [lower_band(band, slices, views) for band in bands.values()]
-        parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
-        self.programs = {key: CpuProgram(parts, table) for key, table in zip(bands, parts.tables, strict=True)}
+        self.programs: dict[Key, CpuProgram] = {}
+        if tasks:  # a run that was ended after its last band has none left
+            parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
+            self.programs = {key: CpuProgram(parts, table) for key, table in zip(bands, parts.tables, strict=True)}
         self.memory = HugePagePool().empty(persistent_bytes(plan))
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
         self.memory[:] = 0  # resident from now on: nothing is found missing in the middle of a run

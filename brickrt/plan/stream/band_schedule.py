@@ -78,7 +78,7 @@ class Columns:
         if not len(values) or bool((values == values[0]).all()):
             return values[:1].copy()
         values = np.ascontiguousarray(values)
-        key = hashlib.blake2b(values, digest_size=16).digest()
+        key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
         return self.known.setdefault(key, values)
 
     def rows(self, rows: SweptRows) -> SweptRows:

@@ -52,7 +52,7 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
     for column in chain(_stored(schedule), chain.from_iterable(parts)):
         if bool((column != column[:1]).any()):
             column = np.ascontiguousarray(column, np.int64)
-            found.setdefault(hashlib.blake2b(column, digest_size=16).digest(), column)
+            found.setdefault(hashlib.blake2b(column.tobytes(), digest_size=16).digest(), column)
     table = np.stack(list(found.values()), axis=1) if found else np.zeros((schedule.bands, 1), np.int64)
     _, bands, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
     return bands[which.reshape(-1)].astype(np.int64)

@@ -73,8 +73,8 @@ def _input_axis(graph: Graph, name: str, usual: int) -> int | None:
     while readers and all(isinstance(node.op, Map) for node in readers):
         names += [node.output for node in readers]
         readers = [graph.nodes[k] for node in readers for k in graph.consumers.get(node.output, ())]
-    turned = [node for node in readers if isinstance(node.op, Transpose)]
-    last = bool(turned) and all(node.op.perm == _channels_first(len(shape)) for node in turned)
+    turned = [node.op.perm for node in readers if isinstance(node.op, Transpose)]
+    last = bool(turned) and all(perm == _channels_first(len(shape)) for perm in turned)
     axis = usual - 1 if last else usual
     return axis if len(shape) > axis and shape[axis] > 1 else None
 

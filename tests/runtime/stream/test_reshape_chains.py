@@ -112,11 +112,19 @@ def test_bands_of_shuffled_pixels_are_alike():
     assert len(np.unique(sweep.like)) < sweep.schedule.bands / 2
 
 
-def test_other_transposes_of_large_images_are_refused_by_name():
+def test_images_that_are_turned_are_swept_along_their_columns_from_there_on():
     turned = helper.make_node("Transpose", ["a"], ["b"], name="turned", perm=[0, 1, 3, 2])
     given = model([turned], {}, 12)
-    given.graph.input[0].type.tensor_type.shape.dim[2].dim_value = 2048
-    given.graph.input[0].type.tensor_type.shape.dim[3].dim_value = 2048
+    assert planner_of(planned(given, SHAPE)).network.swept.axes.axes["y"] == 3
+    check(given, SHAPE, ((7, ()), (33, ())))
+
+
+def test_layers_that_need_all_of_large_images_are_refused_by_name():
+    """What is turned is added to what is not."""
+    turned = helper.make_node("Transpose", ["a"], ["t"], name="turned", perm=[0, 1, 3, 2])
+    given = model([turned, helper.make_node("Add", ["t", "a"], ["b"], name="both")], {}, 12)
+    for axis in (2, 3):
+        given.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = 2048
     plan = planned(given, (1, 3, 2048, 2048))
-    with pytest.raises(BrickError, match=r"node 'turned' \(Transpose\) needs all of"):
+    with pytest.raises(BrickError, match=r"node '(turned|both)' .* needs all of"):
         planner_of(plan)

@@ -195,3 +195,13 @@ def _ended_after(bands, model, out, spilled=()):
     with pytest.raises(Enough):
         run(model, pixels(), out, watch=watch, spilled=spilled)
     assert journal_path(out).exists()
+
+
+def test_a_run_that_was_ended_after_its_last_band(tmp_path):
+    """Nothing is left to compute: the output gets its name."""
+
+    model = two_layers()
+    bands = run(model, pixels(), tmp_path / "whole.npy").all_bands
+    _ended_after(bands, model, tmp_path / "y.npy")
+    report = run(model, pixels(), tmp_path / "y.npy", resume=True)
+    assert report.bands == 0 and digest(tmp_path / "y.npy") == digest(tmp_path / "whole.npy")
