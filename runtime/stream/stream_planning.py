@@ -34,7 +34,7 @@ from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
-NOISE = 2 * MIB  # by which two processes that did the same differ
+NOISE = MIB  # by which two processes that did the same differ
 
 
 @dataclass(frozen=True, eq=False)

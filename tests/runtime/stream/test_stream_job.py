@@ -69,7 +69,7 @@ def test_below_the_least_is_refused_with_the_least(tmp_path):
     code, _, err = child(*words, 2**20, check=False)
     least = int(re.search(r"raise --max-memory to (\d+)MiB$", err.strip().splitlines()[-1])[1]) * 2**20
     assert code == 1 and not (tmp_path / "y.npy").exists()
-    assert child(*words, least - 2**24, check=False)[0] == 1
+    assert child(*words, least - 2**25, check=False)[0] == 1
     _, told, _ = child(*words, least)
     assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"] == least
 

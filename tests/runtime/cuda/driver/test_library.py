@@ -23,14 +23,14 @@ def _callbacks(monkeypatch, tmp_path):
 
 
 def run(monkeypatch, name, library, launch="graph", strategy="layerwise", again=True, **options):
-    model, x, want = network(name)
+    model, feeds, want = network(name)
     driver = CallbackDriver(seed=3, given_library=library)
     monkeypatch.setattr(runtime, "choose_engine", lambda *_: engine_on(driver, launch))
     made = Runtime(model, device="cuda", strategy=strategy, **options)
-    first = made.execute({"x": x})["y"]
+    first = made.execute(feeds)["y"]
     np.testing.assert_allclose(first, want, rtol=0, atol=1e-4 * np.abs(want).max())
     if again:
-        np.testing.assert_array_equal(made.execute({"x": x})["y"], first)
+        np.testing.assert_array_equal(made.execute(feeds)["y"], first)
     driver.check()
     (program,) = made.plan.programs
     return driver, program
