@@ -19,7 +19,7 @@ from brickrt.plan.subgraph import Subgraph
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
 UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
-COMPILING = 192 * 2**20  # by which a process grows while kernels are compiled and loaded, helpers and threads started
+COMPILING = 320 * 2**20  # by which a process grows while kernels are compiled and loaded, helpers and threads started
 
 
 @dataclass(frozen=True)
