@@ -23,6 +23,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.files.extras import GPU_ARRAYS, leaving_out
 from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
@@ -50,7 +51,8 @@ def main() -> None:
         limit = int(words.over * _least(words))
     files = ("never" if words.spill == "never" else "auto"), words.scratch
     options = StreamOptions(limit, words.stored, None, words.resume, cut, *files)
-    with opened_job(pipeline, source, words.input, outputs, options, watch=_killing(words)) as job:
+    watch = _killing(words)
+    with leaving_out(GPU_ARRAYS), opened_job(pipeline, source, words.input, outputs, options, watch=watch) as job:
         print("planned", flush=True)
         report = job.run(outputs)
     print(json.dumps(report.to_dict()))

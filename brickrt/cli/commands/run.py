@@ -31,6 +31,7 @@ from brickrt.compare.difference import compares_nothing, difference
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.compiled.compiled_source import model_source
+from brickrt.runtime.files.extras import GPU_ARRAYS, leaving_out
 from brickrt.runtime.files.source import is_zarr
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
@@ -49,7 +50,7 @@ class RepeatedRuns:
 
 def command(request: RunRequest) -> str | Failure:
     """Runs the model as often as asked; gives what is printed of it."""
-    with shown_logs(request.verbose):
+    with shown_logs(request.verbose), leaving_out(GPU_ARRAYS):
         return _ran(request)
 
 

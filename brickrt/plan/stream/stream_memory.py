@@ -19,9 +19,9 @@ from brickrt.plan.subgraph import Subgraph
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
 UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
-# By which a process grows while kernels are compiled and loaded, helpers and threads started. Part of it is for growth
-# that no other part has and whose cause is not known yet: U-Net at 8192² took 243 MiB more than the others (NOTES.md).
-COMPILING = 320 * 2**20
+# By which a process grows while files are opened (packages imported for them), kernels compiled and loaded, helpers and
+# threads started: about 60 MiB where kernels are in the cache (NOTES.md).
+COMPILING = 192 * 2**20
 
 
 @dataclass(frozen=True)

@@ -239,6 +239,15 @@ def test_what_is_spilled_is_said(call, files, monkeypatch):
     assert "spilled  nothing: takes 0.00 GiB beside" in call(*RUN, "y.npy", "--max-memory", "64GiB").out
 
 
+def test_zarr_is_written_without_arrays_of_a_gpu(files):
+    """A new process finds a package cupy, which would take memory that is promised to nobody, and leaves it out."""
+    (files / "cupy.py").write_text("open('imported', 'w')")
+    words = [sys.executable, "-m", "brickrt", *RUN, "y.zarr", *BANDS]
+    ran = subprocess.run(words, cwd=files, env={**os.environ, "PYTHONPATH": str(files)}, capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
+    assert (files / "y.zarr").exists() and not (files / "imported").exists()
+
+
 def test_interrupt_keeps_what_is_finished(files):
     """Ctrl-C, and the line that says how to go on."""
     out = files / "y.npy"
