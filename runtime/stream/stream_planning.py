@@ -24,6 +24,7 @@ from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
+from brickrt.runtime.cpu.memory import give_back_freed
 from brickrt.runtime.files.scratch import SCRATCH_BUFFERS
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
@@ -77,6 +78,7 @@ def plan_stream(
     check_input_types(source, types)
     plan = pipeline.plan(whole_graph(source, types), measured=False)
     slices, views = find_inplace_slices(plan), view_aliases(plan)
+    give_back_freed()  # so that a process that had more to do before needs no more than the next one
     runtime = resident_bytes()  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     spilling: Spilling | None = None

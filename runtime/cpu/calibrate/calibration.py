@@ -16,8 +16,8 @@ from pathlib import Path
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cache.disk_cache import DiskCache, cache_root, sources_digest
 from brickrt.runtime.cache.parse_json import parse_json
+from brickrt.runtime.cpu.calibrate.measure_apart import measure_apart
 from brickrt.runtime.cpu.calibrate.measured import Measured
-from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
 from brickrt.runtime.cpu.calibrate.planned_speeds import planned
 from brickrt.runtime.environment import MEASURING, measures
 from brickrt.version import VERSION
@@ -96,7 +96,7 @@ def _kept(spec: DeviceSpec) -> Calibration | None:
 
 
 def _measured(spec: DeviceSpec) -> Calibration:
-    found = measure(spec)
+    found = measure_apart(spec)
     return Calibration(found, found.implausible())
 
 

@@ -29,7 +29,7 @@ def measuring(monkeypatch, tmp_path):
     figures = [GOOD]
     monkeypatch.setenv("BRICKRT_CALIBRATE", "1")
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(calibrating, "measure", lambda spec: figures[0])
+    monkeypatch.setattr(calibrating, "measure_apart", lambda spec: figures[0])
     return figures
 
 
