@@ -27,15 +27,18 @@ def operand_region(boxes: Boxes, shape: Shape) -> Boxes:
 
 
 def columns(n: int, *parts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """[n, d] from columns: arrays [n] or [n, k], or constants repeated for all n boxes."""
+    """[n, d] from columns: arrays [n] or [n, k], or constants repeated for all n boxes. Columns lie together in memory,
+    as those of `Boxes.copies` do."""
     blocks = []
     for part in parts:
         array = np.asarray(part, np.int64)
-        if isinstance(part, np.ndarray):
-            blocks.append(array if array.ndim == 2 else array[:, None])
-        else:
-            blocks.append(np.broadcast_to(array.reshape(1, -1), (n, array.size)))
-    return np.concatenate(blocks, axis=1)
+        one = isinstance(part, np.ndarray) and array.ndim == 1
+        blocks.append(array[:, None] if one else array if array.ndim == 2 else array.reshape(1, -1))
+    found, at = np.empty((sum(block.shape[1] for block in blocks), n), np.int64).T, 0
+    for block in blocks:
+        found[:, at : at + block.shape[1]] = block
+        at += block.shape[1]
+    return found
 
 
 class RangeMin:

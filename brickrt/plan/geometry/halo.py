@@ -38,7 +38,7 @@ class Demand:
 
 def whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
     """The boxes with their channels rounded out to blocks of a tensor of `shape`; empty ones as they are."""
-    lo, hi = boxes.lo.copy(), boxes.hi.copy()
+    lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
     lo[:, 1] -= lo[:, 1] % block
     hi[:, 1] = np.minimum(-(-hi[:, 1] // block) * block, shape[1])
     idle = boxes.empty[:, None]

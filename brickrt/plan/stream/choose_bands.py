@@ -49,8 +49,11 @@ class TooLittleMemory(BrickError):
         self.least = least
 
 
-def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
-    """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
+def choose_bands(
+    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, whole: bool = True
+) -> Candidate:
+    """The fastest candidate, by the model, whose memory is within the limit; its plan has all bands where it is wanted
+    `whole`, else those of a sample, as for who tells of it and does not run it. Raises BrickError with the least memory
     that would do where none is."""
     least, within = None, asked
     for _ in range(TRIES):
@@ -58,7 +61,9 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         if best is None:
             least = least or smallest
             break
-        plan = planner.stream_plan(best.plan.rows, best.plan.strips, saved=best.plan.saved)
+        plan = best.plan
+        if whole:
+            plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
         memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from brickrt.plan.cost.conv_algorithms import weight_growth
-from brickrt.plan.geometry.arena_packing import Lifetime, aligned, pack_arena
+from brickrt.plan.geometry.arena_packing import Lifetime, aligned, arena_size
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
 from brickrt.plan.plan import Plan
@@ -116,7 +116,7 @@ def arena_bytes(band: BandPlan, plan: Plan, slices: Collection[str]) -> int:
     lanes, layouts = plan.device.lanes, band.plan.layouts
     sizes = {name: stored_bytes(graph.types[name], band.places[name].extents, layouts[name], lanes) for name in users}
     lives = [Lifetime(name, sizes[name], at[0], at[-1], tuple(dict.fromkeys(at))) for name, at in users.items()]
-    return pack_arena(lives)[1]
+    return arena_size(lives)
 
 
 def _scratch(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> int:

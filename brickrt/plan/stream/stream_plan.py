@@ -54,6 +54,12 @@ class Sweep:
     times: int = 1
     share: float = 1.0
 
+    @property
+    def all_bands(self) -> int:
+        """The bands of the sweep, those included that were not planned."""
+        ahead = self.schedule.ahead
+        return ahead + round((self.schedule.bands - ahead) / self.share)
+
     @cached_property
     def like(self) -> np.ndarray:
         """The first band that does what each band does, int64 [bands]."""
@@ -262,7 +268,7 @@ class StreamPlanner:
         times: int = 1,
     ) -> Sweep:
         storage = store_pass(self.plan, schedule, self.always, extents, saved)
-        share = (schedule.bands - schedule.ahead) / max(1, -(-self.tall // max(1, schedule.height)))
+        share = (schedule.bands - schedule.ahead) / max(1, -(-self.network.tall // schedule.height))
         return Sweep(number, schedule, storage, before, times, share)
 
 

@@ -17,7 +17,6 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cache.disk_cache import DiskCache, cache_root, sources_digest
 from brickrt.runtime.cache.parse_json import parse_json
 from brickrt.runtime.cpu.calibrate.measured import Measured
-from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
 from brickrt.runtime.cpu.calibrate.planned_speeds import planned
 from brickrt.runtime.environment import MEASURING, measures
 from brickrt.version import VERSION
@@ -96,6 +95,8 @@ def _kept(spec: DeviceSpec) -> Calibration | None:
 
 
 def _measured(spec: DeviceSpec) -> Calibration:
+    from brickrt.runtime.cpu.calibrate.microbenchmarks import measure  # here, so that kept figures load no compiler
+
     found = measure(spec)
     return Calibration(found, found.implausible())
 

@@ -16,7 +16,8 @@ from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import with_rows
-from brickrt.plan.stream.band_schedule import BandSchedule, Read, SweptRows
+from brickrt.plan.stream.band_schedule import BandSchedule, Read
+from brickrt.plan.stream.rows.swept_rows import SweptRows
 from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model as proto

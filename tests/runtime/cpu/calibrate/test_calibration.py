@@ -9,6 +9,7 @@ import pytest
 
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate import calibration as calibrating
+from brickrt.runtime.cpu.calibrate import microbenchmarks
 from brickrt.runtime.cpu.calibrate.calibration import calibrated, calibration, measured
 from brickrt.runtime.cpu.calibrate.measured import LEVELS, CoreSpeeds, Measured
 from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
@@ -29,7 +30,7 @@ def measuring(monkeypatch, tmp_path):
     figures = [GOOD]
     monkeypatch.setenv("BRICKRT_CALIBRATE", "1")
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(calibrating, "measure", lambda spec: figures[0])
+    monkeypatch.setattr(microbenchmarks, "measure", lambda spec: figures[0])
     return figures
 
 
