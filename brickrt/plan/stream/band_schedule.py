@@ -97,8 +97,8 @@ class BandSchedule:
 @dataclass(frozen=True)
 class Network:
     """What schedules are made of: the graph in units, its swept tensors, tensors that are read inside of others, the
-    channels of a block of the blocked ones, and the tensors that are spilled. `ahead` has, by pass, the rows that its
-    bands ran ahead where it was scheduled last."""
+    channels of a block of the blocked ones, and the tensors that are spilled. `ahead` has,
+    by pass and height, how many bands ran ahead where it was scheduled last."""
 
     graph: Graph
     units: Sequence[Subgraph]
@@ -107,7 +107,7 @@ class Network:
     blocks: Mapping[str, int]
     spilled: tuple[str, ...] = ()
     columns: Columns = field(default_factory=Columns, repr=False, compare=False)
-    ahead: dict[int, int] = field(default_factory=dict, repr=False, compare=False)
+    ahead: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
 
     @cached_property
     def tall(self) -> int:
@@ -115,6 +115,14 @@ class Network:
         graph, swept = self.graph, self.swept
         ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
         return max((graph.types[n].shape[swept.axes.of(n)] for n in ends), default=1)
+
+    def likely_ahead(self, number: int, rows: int) -> int:
+        """Bands of `rows` rows that pass `number` may need before the first output row, or some more: those that are
+        too many are left out of a schedule, and with too few it is made twice."""
+        if (number, rows) in self.ahead:
+            return self.ahead[number, rows]
+        known = max((ahead * height for (other, height), ahead in self.ahead.items() if other == number), default=0)
+        return min(-(-known // rows) + SPARE_AHEAD, MOST_AHEAD)
 
     @cached_property
     def resident(self) -> frozenset[str]:
@@ -132,12 +140,12 @@ def schedule_pass(
 
     `part` are boxes of graph outputs where only some columns of them are computed; `most` bands are planned.
     """
-    ahead = min(-(-network.ahead.get(number, 0) // rows) + SPARE_AHEAD, MOST_AHEAD)  # what is too many is left out
+    ahead = network.likely_ahead(number, rows)
     while True:
         scheduler = _Scheduler(network, number, rows, ahead, part or {}, most)
         found = scheduler.run()
         if not scheduler.late or ahead >= MOST_AHEAD:
-            network.ahead[number] = found.ahead * rows
+            network.ahead[number, rows] = found.ahead
             return found
         ahead = min(ahead + scheduler.late, MOST_AHEAD)
 
@@ -156,7 +164,8 @@ class _Scheduler:
         self.spilled = [name for name in network.spilled if swept.level[name] < number]
         self.known = {n for n, level in swept.collected.items() if level < number} | network.resident
         bands = max(1, -(-network.tall // rows))
-        self.bands = ahead + (bands if most is None else min(bands, most))
+        self.sampled = most is not None and most < bands
+        self.bands = ahead + (most if most is not None and most < bands else bands)
         self.idle = ahead  # bands at the beginning that compute nothing
         self.needed: dict[str, Boxes] = {}
         self.read: dict[str, Boxes] = {}  # of what is known
@@ -296,7 +305,7 @@ class _Scheduler:
         first = int(needed.lo[some, axis].min())
         reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, axis], 0)), first)
         start = int(some.argmax())
-        share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
+        share = self._share(reach, first, start)
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
         if name in self.axes.rolls.starts:
             usual = int(reach[-1]) - first
@@ -307,6 +316,14 @@ class _Scheduler:
         reach[:start] = np.maximum(early[:start], first)
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
         return reach, first
+
+
+    def _share(self, reach: np.ndarray, first: int, start: int) -> int:
+        """The rows of a band, where all bands that give results have the same. Of a sample those from the band `start`
+        on count, as what is read before stands beside far more bands than it has."""
+        if self.sampled and start + 1 < self.bands:
+            return -(-(int(reach[-1]) - int(reach[start])) // (self.bands - 1 - start))
+        return -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
 
 
 def _across(boxes: Boxes, some: np.ndarray) -> Boxes:

@@ -18,6 +18,7 @@ MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
 LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share
 TRIES = 4  # plans made in full, of which a sample was within the limit
+TABLES = 16 * MIB  # of tables that taller bands may save some of
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 
 
@@ -86,13 +87,15 @@ def _search(
     and do more: once that no longer buys taller bands that make up for it, no others are tried."""
     best: Candidate | None = None
     least: Candidate | None = None
-    known: Known = {}
+    found = Known()
     heights, idle = _heights(planner), 0
     for strips in _strips(planner):
-        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, known), heights)
+        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found), heights)
         if fits is None or fits.plan.rows < heights[0]:
-            taller = heights if fits is None else heights[: heights.index(fits.plan.rows)]
-            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, known), taller)
+            known = fits or smallest
+            assert known is not None
+            taller = heights[: heights.index(known.plan.rows) + (fits is None)]
+            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, found), taller)
             smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
             fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
         if smallest is not None and fits is None:
@@ -142,14 +145,13 @@ class _Candidates:
 
 
 def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | None, Candidate | None]:
-    """The first candidate of descending heights that fits, since shorter bands only do more; or else the shortest,
-    which does not."""
+    """The first candidate of descending heights that fits, since shorter bands only do more; or else the one that takes
+    least, which does not."""
     limit = candidates.asked.limit
-    one = candidates.of(heights[-1])
+    one, high = _least(candidates, heights)
     if one.memory.total > limit:
         return None, one
-    fits, at = one, 0  # the tallest often fits
-    low, high = 0, len(heights) - 1  # the first that fits is in [low, high]
+    fits, at, low = one, 0, 0  # the tallest often fits; the first that fits is in [low, high]
     while low < high:
         one = candidates.of(heights[at])
         if one.memory.total <= limit:
@@ -158,6 +160,18 @@ def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | N
             low = at + 1
         at = (low + high) // 2
     return fits, None
+
+
+def _least(candidates: _Candidates, heights: list[int]) -> tuple[Candidate, int]:
+    """The first candidate of ascending heights that fits, with its number, or the one that takes least. That is the
+    shortest, unless its tables are large: the shorter bands are, the more run ahead, and have tables of their own."""
+    at, one = len(heights) - 1, candidates.of(heights[-1])
+    while at and one.memory.total > candidates.asked.limit and one.memory.tables > TABLES:
+        taller = candidates.of(heights[at - 1])
+        if taller.memory.total >= one.memory.total:
+            break
+        at, one = at - 1, taller
+    return one, at
 
 
 def _heights(planner: StreamPlanner) -> list[int]:

@@ -44,6 +44,9 @@ class SweptRows:
         return int((self.hi - self.keep).max(initial=0))
 
 
+MANY_BANDS = 512  # fewer have little to keep
+
+
 class Columns:
     """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows."""
 
@@ -57,10 +60,12 @@ class Columns:
 
     def each(self, table: np.ndarray) -> tuple[np.ndarray, ...]:
         """The columns of a table, [bands] each, or one value where all are the same."""
-        first, moves = table[:1].copy(), (table != table[:1]).any(axis=0).tolist()
-        return tuple(self._once(table[:, k]) if differs else first[:, k] for k, differs in enumerate(moves))
+        first, moves = table[:1].copy(), np.logical_or.reduce(table != table[:1], axis=0).tolist()
+        return tuple([self._once(table[:, k]) if differs else first[:, k] for k, differs in enumerate(moves)])
 
     def _once(self, values: np.ndarray) -> np.ndarray:
+        if len(values) < MANY_BANDS:
+            return values
         values = np.ascontiguousarray(values)
         key = hashlib.blake2b(values, digest_size=16).digest()
         return self.known.setdefault(key, values)
