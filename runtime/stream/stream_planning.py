@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from brickrt.graph.builder import COUNTABLE
 from brickrt.graph.errors import BrickError, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_input_types
@@ -156,7 +157,7 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
 def whole_graph(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
     """The model as one graph of brick operators. Raises BrickError where it is none."""
     with preparing():
-        special = specialize(first_stage(source, frozenset(types)), types, {})
+        special = specialize(first_stage(source, frozenset(types)), types, {}, addressable=COUNTABLE)
     if special.need_values:
         names = ", ".join(map(repr, sorted(special.need_values)))
         raise BrickError(f"shapes depend on the values of {names}: such a network is not run band by band")

@@ -158,10 +158,12 @@ def _made_of(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> tuple[o
 
 
 def _inner_bytes(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> int:
-    """Bytes of the inner tensors of a padded brick: the most that any brick of the unit needs of each."""
+    """Bytes of the inner tensors of a padded brick: the most that a brick of the unit needs of each, of those
+    that stand for all."""
     graph, layouts, lanes = band.plan.graph, band.plan.layouts, band.plan.device.lanes
     blocks = {name: lanes for name, layout in layouts.items() if layout == "blocked"}
-    boxes, axis = BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick).boxes(), swept_axis(unit.brick, unit.band)
+    boxes, _ = BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick).sample()
+    axis = swept_axis(unit.brick, unit.band)
     swept = sweep(graph, unit.nodes, boxes, unit.band[axis], axis, slices, blocks)
     inner = [graph.nodes[k].output for k in unit.nodes[:-1] if graph.nodes[k].output not in slices]
     extents = {name: buffer_extents(swept, name) for name in inner}

@@ -210,14 +210,14 @@ class StreamPlanner:
         return StreamPlan(self.plan, rows, strips, saved, *made)
 
     @cached_property
-    def _uneven(self) -> bool:
+    def uneven(self) -> bool:
         """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart."""
         graph, axes = self.plan.graph, self.network.swept.axes
         return any(joins_rows(graph, node, axes.axes) for node in graph.nodes)
 
     def _most(self, rows: int) -> int | None:
         """Bands of a sample; None for all."""
-        return None if self._uneven else max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
+        return None if self.uneven else max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
 
     def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool, saved: float) -> list[Sweep]:
         """The sweeps of a pass."""
