@@ -16,14 +16,14 @@ from brickrt.ops.definitions.expressions import FLOAT64, round_to
 from brickrt.ops.regions import TableRange, box_shape, settle
 from brickrt.ops.types import Boxes, TensorType
 
-
 Rows = Sequence[Sequence[float]] | np.ndarray  # of a table [outputs, taps]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AxisTaps:
-    """Along an axis, output i is the sum over k of weights[i][k] · input[indices[i][k]]; indices are in range. Tables of
-    long axes are long: they are kept as arrays, and compared by a digest."""
+    """Along an axis, output i is the sum over k of weights[i][k] · input[indices[i][k]]; indices are in range.
+
+    Tables of long axes are long: they are kept as arrays, and compared by a digest."""
 
     indices: Rows
     weights: Rows
@@ -40,7 +40,7 @@ class AxisTaps:
 
     @cached_property
     def digest(self) -> str:
-        """Of all numbers and how many there are."""
+        """A digest of all numbers, and of how many there are."""
         tables = self.index_array, self.weight_array
         told = b"".join(f"{table.shape}".encode() + table.tobytes() for table in tables)
         return hashlib.blake2b(told, digest_size=16).hexdigest()

@@ -1,7 +1,7 @@
 """Regions of tensors of 2^31 and 2^40 elements and far more are those of small ones, moved: nothing overflows.
 
-    small   rows [middle, middle + 5) of the output  read  rows [a, b) of the input
-    large   rows [middle′, middle′ + 5)              read  rows [a, b) + ratio · (middle′ − middle)
+small   rows [middle, middle + 5) of the output  read  rows [a, b) of the input
+large   rows [middle′, middle′ + 5)              read  rows [a, b) + ratio · (middle′ − middle)
 """
 
 from __future__ import annotations
@@ -96,18 +96,14 @@ CASES = {
     "partial sums": RowCase(lambda rows: (PartialReduce(length=64, combine="sum"), [image(rows)])),
     "moments": RowCase(lambda rows: (PartialMoments(64), [image(rows)])),
     "transpose": RowCase(lambda rows: (Transpose((0, 2, 3, 1)), [image(rows)]), out_axis=1),
-    "flat": RowCase(
-        lambda rows: (View((1, 8, rows * COLUMNS)), [image(rows)]), out_axis=2, ratio=Fraction(1, COLUMNS)
-    ),
+    "flat": RowCase(lambda rows: (View((1, 8, rows * COLUMNS)), [image(rows)]), out_axis=2, ratio=Fraction(1, COLUMNS)),
     "unfolded": RowCase(
         lambda rows: (View((1, 8, rows, COLUMNS)), [kind(1, 8, rows * COLUMNS)]), ratio=Fraction(COLUMNS)
     ),
     "windows": RowCase(
         lambda rows: (View((8, rows // 8, 8, COLUMNS // 8, 8)), [image(rows)]), out_axis=1, ratio=Fraction(8)
     ),
-    "rows of a product": RowCase(
-        lambda rows: (MatMul(), [kind(rows, 64), kind(64, 32)]), axis=0, out_axis=0
-    ),
+    "rows of a product": RowCase(lambda rows: (MatMul(), [kind(rows, 64), kind(64, 32)]), axis=0, out_axis=0),
     "channels joined": RowCase(lambda rows: (Concat(1), [image(rows), image(rows)]), i=1),
     "layout": RowCase(lambda rows: (Reorder("last"), [image(rows)])),
 }

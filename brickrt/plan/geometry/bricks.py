@@ -11,7 +11,6 @@ import numpy as np
 
 from brickrt.ops.types import Boxes, Shape
 
-
 SAMPLED_ENDS, SAMPLED_MIDDLE = 8, 16  # bricks along an axis that stand for all, where there are more
 MOST_EDGES = 512  # of one axis that are tried
 

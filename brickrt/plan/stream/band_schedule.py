@@ -317,7 +317,6 @@ class _Scheduler:
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
         return reach, first
 
-
     def _share(self, reach: np.ndarray, first: int, start: int) -> int:
         """The rows of a band, where all bands that give results have the same. Of a sample those from the band `start`
         on count, as what is read before stands beside far more bands than it has."""

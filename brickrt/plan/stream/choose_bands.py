@@ -51,9 +51,7 @@ class TooLittleMemory(BrickError):
         self.least = least
 
 
-def choose_bands(
-    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, whole: bool = True
-) -> Candidate:
+def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, whole: bool = True) -> Candidate:
     """The fastest candidate, by the model, whose memory is within the limit; its plan has all bands where it is wanted
     `whole`, else those of a sample, as for who tells of it and does not run it. Raises BrickError with the least memory
     that would do where none is."""
@@ -166,8 +164,8 @@ def _tallest(candidates: _Candidates, heights: list[int], near: int) -> tuple[Ca
 
 def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Candidate, int]:
     """A candidate that fits, with its number, or the one that takes least, going from number `near` on to taller bands,
-    or else to shorter ones, while they take less. Shorter bands hold less, but the shorter they are, the more run ahead,
-    and each of these has tables: so the shortest take least unless tables are large."""
+    or else to shorter ones, while they take less. Shorter bands hold less, but the shorter they are, the more run
+    ahead, and each of these has tables: so the shortest take least unless tables are large."""
     at, one = near, candidates.of(heights[near])
     for step in (-1, 1):
         while one.memory.total > candidates.asked.limit and 0 <= at + step < len(heights):

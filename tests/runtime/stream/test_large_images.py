@@ -46,7 +46,7 @@ def pixels(first: int, rows: int, columns: int) -> np.ndarray:
     return ((at * 31 + at // 97 + np.arange(columns) * 17) % 101 - 50).astype(np.float32)
 
 
-class Rows:
+class MadeRows:
     """Makes rows as they are read, and keeps those that are written, by the first."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Rows:
 
 def rows_of(stream: StreamPlan, band: int) -> tuple[int, np.ndarray]:
     """What one band gives, and its first row."""
-    program_bands, rows = stream.bands(0, band, band + 1), Rows()
+    program_bands, rows = stream.bands(0, band, band + 1), MadeRows()
     isa, work = host_isa(choose_engine("cpu").spec), [SweepWork(0, program_bands)]
     StreamProgram(stream, isa, 2, stream.plan.graph.constants, work).run(Files({"x": rows}, {"y": rows}))
     ((first, found),) = rows.written.items()
