@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -27,23 +28,35 @@ def operand_region(boxes: Boxes, shape: Shape) -> Boxes:
 
 
 def columns(n: int, *parts: np.ndarray | Sequence[int]) -> np.ndarray:
-    """[n, d] from columns: arrays [n] or [n, k], or constants repeated for all n boxes."""
+    """[n, d] from columns: arrays [n] or [n, k], or constants repeated for all n boxes. Columns lie together in memory,
+    as those of `Boxes.copies` do."""
     blocks = []
     for part in parts:
         array = np.asarray(part, np.int64)
-        if isinstance(part, np.ndarray):
-            blocks.append(array if array.ndim == 2 else array[:, None])
-        else:
-            blocks.append(np.broadcast_to(array.reshape(1, -1), (n, array.size)))
-    return np.concatenate(blocks, axis=1)
+        one = isinstance(part, np.ndarray) and array.ndim == 1
+        blocks.append(array[:, None] if one else array if array.ndim == 2 else array.reshape(1, -1))
+    found, at = np.empty((sum(block.shape[1] for block in blocks), n), np.int64).T, 0
+    for block in blocks:
+        found[:, at : at + block.shape[1]] = block
+        at += block.shape[1]
+    return found
+
+
+BLOCK = 64  # entries of a table whose minima from both ends are kept
 
 
 class RangeMin:
-    """The minimum over many index ranges of a fixed array at once (a sparse table: O(1) per range)."""
+    """The minimum over many index ranges of a fixed array at once: O(1) per range, and little more than the array in
+    memory. Blocks that lie whole in a range are looked up in a sparse table, which has a level per power of two; of the
+    first and the last block the minima up to their ends are known."""
 
     def __init__(self, values: np.ndarray) -> None:
-        levels, width = [values], 1
-        while 2 * width <= len(values):
+        self.values, most = values, values.max(initial=0)
+        blocks = np.concatenate([values, np.full(-len(values) % BLOCK, most, values.dtype)]).reshape(-1, BLOCK)
+        self.before = np.minimum.accumulate(blocks, axis=1).reshape(-1)  # from the block's beginning to each entry
+        self.behind = np.minimum.accumulate(blocks[:, ::-1], axis=1)[:, ::-1].reshape(-1)
+        levels, width = [blocks.min(axis=1, initial=most)], 1
+        while 2 * width <= len(levels[0]):
             below = levels[-1]
             levels.append(np.concatenate([np.minimum(below[:-width], below[width:]), below[-width:]]))
             width *= 2
@@ -51,8 +64,23 @@ class RangeMin:
 
     def __call__(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
         """Minima over [lo, hi), all of them non-empty and in range."""
+        first, last = lo // BLOCK, (hi - 1) // BLOCK
+        found = np.minimum(self.behind[lo], self.before[hi - 1])
+        inner = np.flatnonzero(last - first > 1)
+        found[inner] = np.minimum(found[inner], self._blocks(first[inner] + 1, last[inner]))
+        alone = np.flatnonzero(first == last)
+        found[alone] = self._inside(lo[alone], hi[alone])
+        return found
+
+    def _blocks(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+        """Minima over whole blocks [lo, hi)."""
         level = np.frexp((hi - lo).astype(np.float64))[1] - 1
         return np.minimum(self.levels[level, lo], self.levels[level, hi - (1 << level.astype(np.int64))])
+
+    def _inside(self, lo: np.ndarray, hi: np.ndarray) -> np.ndarray:
+        """Minima over ranges inside of one block each."""
+        at = np.minimum(lo[:, None] + np.arange(BLOCK), hi[:, None] - 1)
+        return self.values[at].min(axis=1, initial=self.values.max(initial=0))
 
 
 class TableRange:
@@ -85,6 +113,11 @@ class TableRange:
         """The least and the greatest entry of each range."""
         if self.ascends:
             return self.least[start], self.most[stop - 1]
+        first, last = self._ends
+        return first(start, stop), -last(start, stop)
+
+    @cached_property
+    def _ends(self) -> tuple[RangeMin, RangeMin]:
+        """The least of all entries, and the greatest with its sign changed."""
         reads = self.least <= self.most
-        first = RangeMin(np.where(reads, self.least, self.extent))(start, stop)
-        return first, -RangeMin(np.where(reads, -self.most, 1))(start, stop)
+        return RangeMin(np.where(reads, self.least, self.extent)), RangeMin(np.where(reads, -self.most, 1))

@@ -68,6 +68,12 @@ class Boxes:
         hi = np.tile(np.asarray(shape, np.int64).reshape(1, -1), (n, 1))
         return Boxes(np.zeros_like(hi), hi)
 
+    def copies(self, n: int) -> Boxes:
+        """`n` boxes like the only one here. Ends along an axis lie together in memory, as NumPy is quick with many."""
+        lo, hi = (np.empty((self.rank, n), np.int64).T for _ in range(2))
+        lo[:], hi[:] = self.lo, self.hi
+        return Boxes(lo, hi)
+
     @staticmethod
     def one(lo: Sequence[int], hi: Sequence[int]) -> Boxes:
         """A single box from its ends."""
@@ -125,7 +131,7 @@ class Boxes:
 def broadcast_region(boxes: Boxes, shape: Shape) -> Boxes:
     """The boxes of an operand of `shape` that NumPy broadcasting reads to produce `boxes` of the result."""
     rank = len(shape)
-    lo, hi = boxes.lo[:, boxes.rank - rank :].copy(), boxes.hi[:, boxes.rank - rank :].copy()
+    lo, hi = boxes.lo[:, boxes.rank - rank :].copy(order="K"), boxes.hi[:, boxes.rank - rank :].copy(order="K")
     for axis, extent in enumerate(shape):
         if extent == 1:
             lo[:, axis], hi[:, axis] = 0, 1

@@ -42,7 +42,7 @@ def view_region(boxes: Boxes, before: Shape, after: Shape) -> Boxes:
     Exact where axes are kept or split, and where merged axes are cut along the first of them only; else the bounding
     box.
     """
-    lo, hi = np.zeros((2, len(boxes), len(before)), np.int64)
+    lo, hi = np.zeros((2, len(before), len(boxes)), np.int64).transpose(0, 2, 1)
     if math.prod(before):
         for source, target in segments(before, after):
             first, last = _flat_range(boxes.lo[:, target], boxes.hi[:, target], after[target])
@@ -63,7 +63,7 @@ def _flat_range(lo: np.ndarray, hi: np.ndarray, shape: Shape) -> tuple[np.ndarra
 
 def _around(first: np.ndarray, last: np.ndarray, shape: Shape) -> tuple[np.ndarray, np.ndarray]:
     """The box around the row-major indices first…last: an axis is whole unless all axes before it are at one index."""
-    lo, hi = np.zeros((2, len(first), len(shape)), np.int64)
+    lo, hi = np.zeros((2, len(shape), len(first)), np.int64).transpose(0, 2, 1)
     fixed = np.ones(len(first), bool)
     for axis, stride in enumerate(_strides(shape)):
         start, stop = first // stride % shape[axis], last // stride % shape[axis]

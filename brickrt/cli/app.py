@@ -172,7 +172,8 @@ def plan(
     asked = strategy, brick, max_layers, exact, device_spec, precision, rules
     limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
     stream = StreamRequest(limit, window=extents, overlap=overlap, blend=blend, spill=spill, scratch=scratch)
-    return _work("plan", PlanRequest(model, tuple(shape), *asked, compare, html, json, save, stream, open, verbose))
+    request = PlanRequest(model, tuple(shape), *asked, compare, html, json, save, stream, open, verbose)
+    return _work("bounded.plan" if stream.given() else "plan", request)
 
 
 @app.command(

@@ -49,6 +49,9 @@ class OnnxNode:
 ADDRESSABLE = 1 << 47
 """Bytes that a process can address: no tensor can be larger, not even one that is never stored whole."""
 
+COUNTABLE = 1 << 60
+"""Bytes of a tensor whose offsets 64 bits count: what is never whole in memory may have more than can be addressed."""
+
 COPIES = 4
 """Of a constant that the model makes: as it is made, as kernels read it, and what is computed from it."""
 
@@ -104,11 +107,17 @@ class Builder:
     """Collects brick nodes. Tensors go by ONNX name, or by the name that `emit` and `constant` return."""
 
     def __init__(
-        self, reserved: Iterable[str] = (), used: Iterable[str] = (), integers: bool = False, recurrences: bool = False
+        self,
+        reserved: Iterable[str] = (),
+        used: Iterable[str] = (),
+        integers: bool = False,
+        recurrences: bool = False,
+        addressable: int = ADDRESSABLE,
     ) -> None:
         """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads. With
         `integers`, products of quantized tensors are computed as such; with `recurrences`, recurrent layers by
-        kernels."""
+        kernels. No tensor may have more bytes than are `addressable`."""
+        self.addressable = addressable
         self.integers, self.recurrences = integers, recurrences
         self.quantized: dict[str, Quantized] = {}  # by the ONNX name of what DequantizeLinear gives
         self.twins: dict[str, str] = {}  # signed bytes, by ONNX name → unsigned ones, 128 more
@@ -183,7 +192,7 @@ class Builder:
     def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
         """Raises ValueError for a tensor larger than memory can be, even one that is empty along an axis: NumPy counts
         its other axes."""
-        if math.prod(d for d in shape if d) * dtype.itemsize > ADDRESSABLE:
+        if math.prod(d for d in shape if d) * dtype.itemsize > self.addressable:
             extents = ",".join(map(str, shape))
             raise ValueError(f"the result {dtype.name}[{extents}] would be larger than memory can be")
 

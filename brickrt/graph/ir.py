@@ -64,6 +64,11 @@ class Graph:
         """Type of what a node writes."""
         return self.types[node.output]
 
+    @cached_property
+    def node_flops(self) -> tuple[int, ...]:
+        """Arithmetic operations of each node."""
+        return tuple(node.op.flops(self.ins(node), self.out(node)) for node in self.nodes)
+
     def flops(self, nodes: Iterable[Node] | None = None) -> int:
         """Arithmetic operations of some nodes, or of all."""
         return sum(n.op.flops(self.ins(n), self.out(n)) for n in (self.nodes if nodes is None else nodes))

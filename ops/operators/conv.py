@@ -77,7 +77,7 @@ class Conv(Op):
 
     def _product_boxes(self, boxes: Boxes, out: TensorType) -> Boxes:
         """Boxes of the product that hold all parts of boxes of the output."""
-        hi = boxes.hi.copy()
+        hi = boxes.hi.copy(order="K")
         hi[:, 1] += (self.gate_parts - 1) * out.shape[1]
         return Boxes(boxes.lo, hi)
 
@@ -198,7 +198,7 @@ class ConvTranspose(Op):
 
         Those are all i with i·stride + t·dilation - pad in the box, for some tap t.
         """
-        lo, hi = np.zeros((2, len(boxes), len(extents)), np.int64)
+        lo, hi = np.zeros((2, len(extents), len(boxes)), np.int64).transpose(0, 2, 1)
         for axis, extent in enumerate(extents):
             least, most = np.full(len(boxes), extent), np.full(len(boxes), -1)
             for t in range(self.kernel[axis]):

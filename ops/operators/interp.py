@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,13 +16,43 @@ from brickrt.ops.definitions.expressions import FLOAT64, round_to
 from brickrt.ops.regions import TableRange, box_shape, settle
 from brickrt.ops.types import Boxes, TensorType
 
+Rows = Sequence[Sequence[float]] | np.ndarray  # of a table [outputs, taps]
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False, repr=False)
 class AxisTaps:
-    """Along an axis, output i is the sum over k of weights[i][k] · input[indices[i][k]]; indices are in range."""
+    """Along an axis, output i is the sum over k of weights[i][k] · input[indices[i][k]]; indices are in range.
 
-    indices: tuple[tuple[int, ...], ...]
-    weights: tuple[tuple[float, ...], ...]
+    Tables of long axes are long: they are kept as arrays, and compared by a digest."""
+
+    indices: Rows
+    weights: Rows
+
+    @cached_property
+    def index_array(self) -> np.ndarray:
+        """The indices as int64 [outputs, taps]."""
+        return _table(self.indices, np.int64)
+
+    @cached_property
+    def weight_array(self) -> np.ndarray:
+        """The weights as float64 [outputs, taps]."""
+        return _table(self.weights, np.float64)
+
+    @cached_property
+    def digest(self) -> str:
+        """A digest of all numbers, and of how many there are."""
+        tables = self.index_array, self.weight_array
+        told = b"".join(f"{table.shape}".encode() + table.tobytes() for table in tables)
+        return hashlib.blake2b(told, digest_size=16).hexdigest()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AxisTaps) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        return f"AxisTaps({len(self.index_array)} outputs of {self.count} taps, {self.digest})"
 
     @cached_property
     def ranges(self) -> TableRange:
@@ -31,17 +63,15 @@ class AxisTaps:
     @property
     def count(self) -> int:
         """Taps of an output; one where there are no outputs."""
-        return len(self.indices[0]) if self.indices else 1
+        return self.index_array.shape[1]
 
-    @property
-    def index_array(self) -> np.ndarray:
-        """The indices as int64 [outputs, taps]."""
-        return np.asarray(self.indices, np.int64).reshape(len(self.indices), self.count)
 
-    @property
-    def weight_array(self) -> np.ndarray:
-        """The weights as float64 [outputs, taps]."""
-        return np.asarray(self.weights, np.float64).reshape(len(self.weights), self.count)
+def _table(rows: Rows, dtype: type) -> np.ndarray:
+    """An array [outputs, taps] that nobody may write to. Raises ValueError where rows differ in length."""
+    array = np.asarray(rows, dtype)
+    array = (array.reshape(0, 1) if array.shape == (0,) else array).view()
+    array.flags.writeable = False
+    return array
 
 
 @dataclass(frozen=True)
@@ -60,20 +90,22 @@ class Interp(Op):
         for axis, taps in enumerate(self.taps):
             if taps is not None:
                 self._check(axis, taps, x)
-                shape[axis] = len(taps.indices)
+                shape[axis] = len(taps.index_array)
         return TensorType(tuple(shape), x.dtype)
 
     def _check(self, axis: int, taps: AxisTaps, x: TensorType) -> None:
-        lengths = {len(row) for row in taps.indices} | {len(row) for row in taps.weights}
-        if len(taps.indices) != len(taps.weights) or len(lengths) > 1 or 0 in lengths:
+        try:
+            indices, weights = taps.index_array, taps.weight_array
+        except ValueError:  # NumPy makes no array of rows that differ
+            indices = weights = np.zeros(0)
+        if indices.ndim != 2 or indices.shape != weights.shape or not indices.shape[1]:
             raise ValueError(f"Interp: axis {axis} has rows of different lengths; give one weight per index")
-        indices = taps.index_array
         if indices.size and (indices.min() < 0 or indices.max() >= x.shape[axis]):
             raise ValueError(f"Interp: axis {axis} reads outside of input {x}")
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """Along axes with taps, the range from the least to the greatest index."""
-        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
         for axis, taps in enumerate(self.taps):
             if taps is not None:
                 lo[:, axis], hi[:, axis] = taps.ranges(boxes.lo[:, axis], boxes.hi[:, axis])
@@ -98,7 +130,7 @@ class Interp(Op):
         for axis, taps in enumerate(self.taps):
             if taps is not None:
                 shape[axis] = out.shape[axis]
-                total += 2 * taps.index_array.shape[1] * int(np.prod(shape))
+                total += 2 * taps.count * math.prod(shape)
         return total
 
 

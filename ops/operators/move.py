@@ -47,7 +47,7 @@ class Take(_Move):
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """Along axes with tables, from the least to the greatest entry that is not -1."""
-        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
         for axis, table in enumerate(self.tables):
             if table is not None:
                 ranges = self._ranges(axis, ins[0].shape[axis])

@@ -38,14 +38,14 @@ class Segmented(Op):
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """All elements of the box's segments."""
-        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
         lo[:, -1] = lo[:, -1] // self.results * self.length
         hi[:, -1] = -(-hi[:, -1] // self.results) * self.length
         return settle(boxes, lo, hi, ins[0].shape)
 
     def made_of(self, boxes: Boxes) -> Boxes:
         """The boxes of the output that boxes of the input hold, which begin and end with whole segments."""
-        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
         lo[:, -1] = lo[:, -1] // self.length * self.results
         hi[:, -1] = -(-hi[:, -1] // self.length) * self.results
         return Boxes(lo, hi)

@@ -81,7 +81,7 @@ class Rowwise(Op):
 
     def _rows(self, boxes: Boxes, out: TensorType) -> Boxes:
         """The boxes, extended to all of every row that they hold part of; empty ones stay so."""
-        lo, hi = boxes.lo.copy(), boxes.hi.copy()
+        lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
         lo[:, self.axes], hi[:, self.axes] = 0, np.array(out.shape)[list(self.axes)]
         return settle(boxes, lo, hi, out.shape)
 

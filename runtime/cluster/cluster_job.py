@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from brickrt.graph.builder import COUNTABLE
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph
@@ -103,7 +104,7 @@ def input_types(inputs: Mapping[str, TensorSource]) -> dict[str, TensorType]:
 def specialized(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
     """The model as brick operators, for inputs of these types."""
     with preparing():
-        return specialize(first_stage(source, frozenset(types)), types, {}).graph
+        return specialize(first_stage(source, frozenset(types)), types, {}, addressable=COUNTABLE).graph
 
 
 def cut_plan(plan: Plan, rows: int, strips: tuple[int, ...], spilled: tuple[str, ...] = ()) -> StreamPlan:

@@ -17,8 +17,8 @@ from brickrt.runtime.cluster.cluster_workers import check_client
 from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, ClusterReport, run_on_cluster
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
-from brickrt.runtime.stream.stream_files import check_options, named
-from brickrt.runtime.stream.stream_report import StreamOptions
+from brickrt.runtime.stream.stream_files import named
+from brickrt.runtime.stream.stream_report import StreamOptions, check_options
 from brickrt.runtime.windows.window_options import WindowOptions
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_job import CUT, StreamJob
-from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, Watch
+from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, Watch, check_options
 
 IMAGES = (".tif", ".tiff", ".btf", ".tf8")
 
@@ -74,23 +73,6 @@ def opened_job(
         for tensor in tensors.values():
             tensor.copy_if_scattered()
         yield job
-
-
-def check_options(options: StreamOptions) -> None:
-    """Refuses numbers and types that make no sense."""
-    if options.max_memory is not None and (isinstance(options.max_memory, bool) or options.max_memory < 1):
-        raise BrickError(f"max_memory {options.max_memory!r} is impossible: give a number of bytes, such as 2**30")
-    if options.scale is not None and not math.isfinite(options.scale):
-        raise BrickError(f"scale {options.scale} is impossible: give a finite number")
-    if options.spill not in ("auto", "never"):
-        raise BrickError(f"spill {options.spill!r} is impossible: use auto or never")
-    if options.scratch is not None and not Path(options.scratch).is_dir():
-        raise BrickError(f"{options.scratch}: there is no such folder for scratch: create it, or give another")
-    if options.stored is not None:
-        try:
-            np.dtype(options.stored)
-        except TypeError:
-            raise BrickError(f"'{options.stored}' is no type: use uint8, uint16 or float32") from None
 
 
 def _spill_into(outputs: Mapping[str, str | Path], options: StreamOptions) -> Path | None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from brickrt.graph.builder import COUNTABLE
 from brickrt.graph.errors import BrickError, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_input_types
@@ -16,7 +17,7 @@ from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import TensorType
-from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena
+from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
 from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
@@ -64,11 +65,13 @@ def plan_stream(
     reading: Callable[[RowAxes], int] | None = None,
     spill_into: Path | None = None,
     sharing: int = 1,
+    whole: bool = True,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
     is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
     are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
-    processes are `sharing`; none without a folder.
+    processes are `sharing`; none without a folder. A plan that is told and not run need not be `whole`: it has a
+    sample of its bands.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -91,19 +94,21 @@ def plan_stream(
             candidate = _as_cut(planner, slices, asked, cut)
         else:
             tried, spilling = with_spills(planner, spill_into, pipeline.threads, sharing)
-            candidate = _first_that_fits(tried, slices, asked)
+            candidate = _first_that_fits(tried, slices, asked, whole)
             if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
                 spilling = replace(spilling, why="takes more memory than is allowed")
     return PlannedStream(plan, candidate, limit, time.perf_counter() - began, spilling)
 
 
-def _first_that_fits(planners: Sequence[StreamPlanner], slices: Collection[str], asked: MemoryLimit) -> Candidate:
+def _first_that_fits(
+    planners: Sequence[StreamPlanner], slices: Collection[str], asked: MemoryLimit, whole: bool
+) -> Candidate:
     """What is chosen of the first planner that has a candidate within the limit. Raises the refusal with the least
     memory where none has."""
     refusals: list[TooLittleMemory] = []
     for planner in planners:
         try:
-            return _chosen(planner, slices, _with_buffers(planner, asked))
+            return _chosen(planner, slices, _with_buffers(planner, asked), whole)
         except TooLittleMemory as refusal:
             refusals.append(refusal)
     raise min(refusals, key=lambda refusal: refusal.least.memory.total)
@@ -114,17 +119,19 @@ def _with_buffers(planner: StreamPlanner, asked: MemoryLimit) -> MemoryLimit:
     return replace(asked, buffers=asked.buffers + SCRATCH_BUFFERS) if planner.network.spilled else asked
 
 
-def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
+def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, whole: bool) -> Candidate:
     """The fastest candidate within the limit. A refusal names the least for a process a little larger, and what is
     enough for one a little smaller is taken: so the least is enough for the next process, and less is not."""
     try:
-        return choose_bands(planner, slices, replace(asked, runtime=_rounded(asked.runtime + NOISE)))
+        return choose_bands(planner, slices, replace(asked, runtime=_rounded(asked.runtime + NOISE)), whole)
     except TooLittleMemory as refusal:
         least = refusal.least
         memory = replace(least.memory, runtime=max(asked.runtime, _rounded(asked.runtime - NOISE)))
         if memory.total > asked.limit:
             raise
-        plan = planner.stream_plan(least.plan.rows, least.plan.strips, saved=least.plan.saved)
+        plan = least.plan
+        if whole:
+            plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
         return replace(least, plan=plan, memory=memory)
 
 
@@ -153,7 +160,7 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
 def whole_graph(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
     """The model as one graph of brick operators. Raises BrickError where it is none."""
     with preparing():
-        special = specialize(first_stage(source, frozenset(types)), types, {})
+        special = specialize(first_stage(source, frozenset(types)), types, {}, addressable=COUNTABLE)
     if special.need_values:
         names = ", ".join(map(repr, sorted(special.need_values)))
         raise BrickError(f"shapes depend on the values of {names}: such a network is not run band by band")
@@ -186,7 +193,7 @@ def in_core_bytes(plan: Plan) -> int:
     }
     lives = [Lifetime(name, sizes[name], at[0], at[-1], tuple(dict.fromkeys(at))) for name, at in users.items()]
     constants = sum(array.nbytes for array in graph.constants.values())
-    return pack_arena(lives)[1] + sum(graph.types[name].nbytes for name in ends) + constants
+    return arena_size(lives) + sum(graph.types[name].nbytes for name in ends) + constants
 
 
 def _writing(plan: Plan, axes: RowAxes) -> int:

@@ -9,6 +9,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
+from brickrt.graph.errors import BrickError
 from brickrt.ops.types import Shape
 from brickrt.plan.stream.stream_memory import COMPILING, StreamMemory
 from brickrt.plan.stream.stream_plan import StreamPlan
@@ -51,6 +54,23 @@ class StreamOptions:
     spill: str = "auto"
     scratch: str | Path | None = None
     sharing: int = 1
+
+
+def check_options(options: StreamOptions) -> None:
+    """Refuses numbers and types that make no sense."""
+    if options.max_memory is not None and (isinstance(options.max_memory, bool) or options.max_memory < 1):
+        raise BrickError(f"max_memory {options.max_memory!r} is impossible: give a number of bytes, such as 2**30")
+    if options.scale is not None and not math.isfinite(options.scale):
+        raise BrickError(f"scale {options.scale} is impossible: give a finite number")
+    if options.spill not in ("auto", "never"):
+        raise BrickError(f"spill {options.spill!r} is impossible: use auto or never")
+    if options.scratch is not None and not Path(options.scratch).is_dir():
+        raise BrickError(f"{options.scratch}: there is no such folder for scratch: create it, or give another")
+    if options.stored is not None:
+        try:
+            np.dtype(options.stored)
+        except TypeError:
+            raise BrickError(f"'{options.stored}' is no type: use uint8, uint16 or float32") from None
 
 
 @dataclass(frozen=True)
@@ -140,12 +160,12 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
     graph = plan.plan.graph
     return {
         "passes": plan.swept.passes,
-        "sweeps": len(plan.sweeps),
+        "sweeps": sum(one.times for one in plan.sweeps),
         "axis": next((plan.swept.axes.of(n) for n in graph.inputs if n in plan.swept.level), None),
         "rows": tall(plan),
         "band_rows": plan.rows,
         "strips": list(plan.strips),
-        "bands": sum(one.schedule.bands for one in plan.sweeps),
+        "bands": sum(one.times * one.all_bands for one in plan.sweeps),
         "flops": graph.flops(graph.nodes),
         "attention": [{"positions": one.positions, "flops": one.flops(graph)} for one in plan.attentions],
         **memory_dict(memory, limit),

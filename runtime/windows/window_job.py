@@ -21,9 +21,9 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled, Program
 from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
-from brickrt.runtime.stream.stream_files import Pixels, check_options, named, source_of
+from brickrt.runtime.stream.stream_files import Pixels, named, source_of
 from brickrt.runtime.stream.stream_job import COLUMNS, model_digest
-from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, Watch
+from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, Watch, check_options
 from brickrt.runtime.windows.decision import NO_DECISION, Decision
 from brickrt.runtime.windows.window_options import WindowOptions
 from brickrt.runtime.windows.window_planning import BlendedOutput, input_of, of_any_size, plan_windows

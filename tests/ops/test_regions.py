@@ -159,3 +159,15 @@ def test_range_min(values: list[int], data: st.DataObject) -> None:
     lo = data.draw(st.integers(0, len(values) - 1))
     hi = data.draw(st.integers(lo + 1, len(values)))
     assert RangeMin(np.asarray(values))(np.array([lo]), np.array([hi]))[0] == min(values[lo:hi])
+
+
+@settings(relaxed, max_examples=20)
+@given(st.integers(1, 1000), st.integers(0, 2**20))
+def test_range_min_of_long_tables(length: int, seed: int) -> None:
+    """Ranges inside of one block, from one to the next, and over several."""
+    rng = np.random.default_rng(seed)
+    values = rng.integers(-1000, 1000, length)
+    lo = rng.integers(0, length, 200)
+    hi = lo + 1 + rng.integers(0, length - lo)
+    wanted = [values[a:b].min() for a, b in zip(lo, hi, strict=True)]
+    np.testing.assert_array_equal(RangeMin(values)(lo, hi), wanted)

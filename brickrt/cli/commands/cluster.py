@@ -18,8 +18,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cluster.cluster_job import ClusterInput
 from brickrt.runtime.cluster.open_cluster import open_cluster
 from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, run_on_cluster
-from brickrt.runtime.stream.stream_files import check_options
-from brickrt.runtime.stream.stream_report import StreamOptions
+from brickrt.runtime.stream.stream_report import StreamOptions, check_options
 
 
 def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Path], plan: PlanOptions) -> str:

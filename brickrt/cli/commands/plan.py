@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from brickrt.cli.bounded_plan import bounded_plan, input_types
-from brickrt.cli.files import check_files, write_text
+from brickrt.cli.files import write_text
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
@@ -16,8 +15,9 @@ from brickrt.cli.outputs.plan_report import plan_entries
 from brickrt.cli.outputs.plan_screen import plan_screen
 from brickrt.cli.outputs.product_types import bfloat16_products, integer_products
 from brickrt.cli.planned_stages import PlannedStage, planned_stages
+from brickrt.cli.planning import checked_pipeline, input_types
 from brickrt.cli.requests import PlanRequest
-from brickrt.cli.terminal.browser import check_opened, open_page
+from brickrt.cli.terminal.browser import open_page
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.cli.terminal.text import shapes_text
 from brickrt.dashboard.report.page import write_report
@@ -27,13 +27,9 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.stages import Stage
-from brickrt.plan.device.device_spec import device_named
-from brickrt.plan.options import PlanOptions, check_options
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, project
 from brickrt.runtime.cache.saved_plan import plan_text
-from brickrt.runtime.cpu.calibrate.calibration import calibrated
-from brickrt.runtime.engines import planner
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import LATER, Pipeline
 from brickrt.runtime.thread_count import thread_count
@@ -62,23 +58,10 @@ class Planned:
 
 def command(request: PlanRequest) -> str:
     """Plans the model's stages; gives what is printed of them."""
-    try:
-        asked = request.strategy, request.brick, request.max_layers, request.exact, request.precision
-        options = PlanOptions(*asked, request.rules)
-        device = device_named(request.device_spec)
-    except ValueError as e:
-        raise BrickError(str(e)) from None
-    check_options(device, request.precision, request.strategy)
-    if device.kind == "cpu":
-        device = calibrated(device)
-    check_opened(request.opened, request.html, "--html")
-    check_files(request.files(), request.model)
     with shown_progress() as progress:
-        pipeline = Pipeline(planner(device), options, thread_count(None), progress)
+        pipeline = checked_pipeline(request, progress)
         progress("import", 0, 1)
         source = load(request.model)
-        if request.stream.given():
-            return bounded_plan(request, pipeline, source)
         shapes, assumed = concrete_shapes(source, parse.named_shapes(request.shapes))
         with assuming(assumed):
             stages, later = planned_stages(pipeline, source, input_types(source, shapes))

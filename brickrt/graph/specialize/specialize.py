@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
-from brickrt.graph.builder import KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
+from brickrt.graph.builder import ADDRESSABLE, KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.builders.integers.block_weights import stored_matrix
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
@@ -33,8 +33,6 @@ from brickrt.ops.types import TensorType
 
 BOUND_ELEMENTS = 4096
 """Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
-
-
 NO_FORM = "it has no form in brick operators"
 STEPPED = "the host decides what of it runs, and how often"
 
@@ -45,27 +43,29 @@ def specialize(
     values: Mapping[str, np.ndarray],
     integers: bool = False,
     recurrences: bool = False,
+    addressable: int = ADDRESSABLE,
 ) -> Specialized:
     """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 
     With `integers`, quantized tensors are multiplied as integers, else in float32; with `recurrences`, kernels compute
-    recurrent layers, else the host.
+    recurrent layers, else the host. Tensors have at most so many bytes as are `addressable`.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
     """
-    found = _walked(stage, types, values, (integers, recurrences), frozenset())
+    kernels = integers, recurrences, addressable
+    found = _walked(stage, types, values, kernels, frozenset())
     if found.rest is None or not stage.repeated or not found.host_nodes:
         return found
     later = after_host_nodes(stage.nodes, found.host_nodes)
-    return _walked(stage, types, values, (integers, recurrences), later) if later else found
+    return _walked(stage, types, values, kernels, later) if later else found
 
 
 def _walked(
     stage: Stage,
     types: Mapping[str, TensorType],
     values: Mapping[str, np.ndarray],
-    kernels: tuple[bool, bool],
+    kernels: tuple[bool, bool, int],
     postponed: frozenset[str],
 ) -> Specialized:
     """A stage whose nodes of the names `postponed` wait for the next one."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from brickrt.plan.cost.constants import HIDDEN
 from brickrt.plan.device.device_spec import DeviceSpec
 
@@ -16,6 +18,15 @@ def read_us(nbytes: float, held: float, device: DeviceSpec) -> float:
     level, size = device.shared
     where = "l2" if held <= device.l2 else level if held <= size // 2 else "memory"
     return nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3
+
+
+def reads_us(nbytes: np.ndarray, held: np.ndarray, device: DeviceSpec) -> np.ndarray:
+    """`read_us` of many at once, [n]."""
+    level, size = device.shared
+    near, shared, far = (
+        nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3 for where in ("l2", level, "memory")
+    )
+    return np.where(held <= device.l2, near, np.where(held <= size // 2, shared, far))
 
 
 def overlapped_us(arithmetic: float, traffic: float, shown: float = HIDDEN) -> float:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from itertools import product
 
 import numpy as np
 
@@ -32,7 +31,7 @@ from brickrt.plan.cost.constants import (
     SUM,
     UNEVEN_STRASSEN,
 )
-from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us
+from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us, reads_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
@@ -78,7 +77,8 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     """Modelled time of a product with constant weights, in a graph with so many bytes of constants."""
     if algorithm is not None:
         work = _Work.of(graph, node, device, algorithm, constants)
-        return work.busy_us(work.brick(device.tasks_per_core * device.cores)) * device.cores
+        brick = np.asarray([work.brick(device.tasks_per_core * device.cores)], np.int64)
+        return float(work.busy_us(brick)[0]) * device.cores
     out, weights = graph.out(node), graph.ins(node)[1]
     columns = out.shape[column_dim(node)]
     depth = weights.size // columns
@@ -131,19 +131,19 @@ class _Work:
 
     def brick(self, most: int) -> Shape:
         """The best brick for up to `most` pieces, or as many as it takes for first factors to fit a quarter of L2."""
-        held = self.first_bytes(self.split(self.out)[1])
-        return _best_brick(self, max(most, math.ceil(held / (self.device.l2 / 4))))
+        held = self.first_bytes(self.split(np.asarray([self.out], np.int64))[1])
+        return _best_brick(self, max(most, math.ceil(held[0] / (self.device.l2 / 4))))
 
     def best_brick(self, most: int) -> Shape:
         """The brick modelled fastest of those that make fewer than twice `most` tasks."""
 
-        def cost(brick: Shape) -> float:
-            rounds = self.rounds(brick)
-            waits = 1 + UNEVEN_STRASSEN / rounds * (self.device.cores > 1)
-            return self.busy_us(brick) * waits + rounds * self.device.task_overhead_us
-
-        tries = product(*self.edges(most))
-        return min((brick for brick in tries if math.prod(self.counts(brick)) < 2 * most), key=cost)
+        tries = np.stack(np.meshgrid(*self.edges(most), indexing="ij"), axis=-1).reshape(-1, len(self.out))
+        counts = self.counts(tries)
+        few = counts.prod(axis=1) < 2 * most
+        tries, rounds = tries[few], self.rounds(counts[few])
+        waits = 1 + UNEVEN_STRASSEN / rounds * (self.device.cores > 1)
+        us = self.busy_us(tries) * waits + rounds * self.device.task_overhead_us
+        return tuple(tries[np.argmin(us)].tolist())
 
     def edges(self, most: int) -> list[list[int]]:
         """Edges to try, per dimension. Rows of pixels stay whole."""
@@ -153,55 +153,62 @@ class _Work:
             units[-1] = self.out[-1]
         return [even_edges(extent, unit, most) for extent, unit in zip(self.out, units, strict=True)]
 
-    def split(self, shape: Shape) -> tuple[int, int, int]:
-        """A shape of the output, or counts along it, as (matrices, rows of each, columns)."""
+    def split(self, shapes: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Shapes of the output, or counts along it, [n, d], as (matrices, rows of each, columns), [n] each."""
         if self.pixels:
-            return shape[0], math.prod(shape[2:]), shape[1]
-        return math.prod(shape[:-2]), shape[-2], shape[-1]
+            return shapes[:, 0], shapes[:, 2:].prod(axis=1), shapes[:, 1]
+        return shapes[:, :-2].prod(axis=1), shapes[:, -2], shapes[:, -1]
 
-    def counts(self, brick: Shape) -> Shape:
-        """Bricks along each dimension."""
-        return tuple(-(-extent // edge) for extent, edge in zip(self.out, brick, strict=True))
+    def counts(self, bricks: np.ndarray) -> np.ndarray:
+        """Bricks along each dimension, [n, d]."""
+        return -(-np.asarray(self.out, np.int64) // bricks)
 
-    def rounds(self, brick: Shape) -> int:
-        """Tasks of the core that has most."""
-        return -(-math.prod(self.counts(brick)) // self.device.cores)
+    def rounds(self, counts: np.ndarray) -> np.ndarray:
+        """Tasks of the core that has most, [n]."""
+        return -(-counts.prod(axis=1) // self.device.cores)
 
-    def busy_us(self, brick: Shape) -> float:
-        """Time of one core's share of the tasks.
+    def busy_us(self, bricks: np.ndarray) -> np.ndarray:
+        """Time of one core's share of the tasks, for bricks [n, d].
 
         The weights of its columns come from where all constants lie once, together for all cores that need them.
         """
-        *boxes, pieces = self.split(self.counts(brick))
-        matrices, rows, columns = self.split(brick)
-        cores, rounds = self.device.cores, self.rounds(brick)
+        counts = self.counts(bricks)
+        *boxes, pieces = self.split(counts)
+        matrices, rows, columns = self.split(bricks)
+        cores, rounds = self.device.cores, self.rounds(counts)
         sweeps = rounds * matrices
-        sharers = min(cores, math.prod(boxes))
-        pieces = min(rounds, -(-pieces * sharers // cores))
+        sharers = np.minimum(cores, boxes[0] * boxes[1])
+        pieces = np.minimum(rounds, -(-pieces * sharers // cores))
         weights = math.prod(self.chunks) * columns * 4 * growth(self.levels)
-        far, near = (read_us(weights, held, self.device) for held in (max(weights, self.constants), weights))
+        far, near = (reads_us(weights, held, self.device) for held in (np.maximum(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
         streamed = pieces * first + (sweeps - pieces) * near
-        read = _far_us(sweeps * rows * self.depth * 4, self.moved, self.device)
-        return overlapped_us(sweeps * self.matrix_us(rows, columns), streamed, PREFETCHED_HIDDEN) + read
+        read = self.far_us(sweeps * rows * self.depth * 4)
+        arithmetic = sweeps * self.matrix_us(rows, columns)
+        hidden = PREFETCHED_HIDDEN * np.minimum(arithmetic, streamed)
+        return np.maximum(arithmetic, streamed) + hidden + read
 
-    def matrix_us(self, rows: int, columns: int) -> float:
-        """Time of one matrix of a box: products of whole groups of tiles, sums, outputs."""
+    def far_us(self, nbytes: np.ndarray) -> np.ndarray:
+        """See `_far_us`."""
+        return _far_us(1.0, self.moved, self.device) * nbytes
+
+    def matrix_us(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
+        """Time of one matrix of each box: products of whole groups of tiles, sums, outputs."""
         device, depth, levels = self.device, math.prod(self.chunks), self.levels
         chunks, parts = self.chunks[0], 2**levels
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         wide = groups * self.unit // device.lanes
-        filled = 1 + min(1.0, self.first_bytes(rows) / device.l2)
-        products = compute_us(rows * depth * wide * (7 / 8) ** levels, device, STRASSEN_SHARE)
+        filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
+        products = compute_us(1.0, device, STRASSEN_SHARE) * (rows * depth * wide * (7 / 8) ** levels)
         moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
-        spilt = max(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
-        return products + read_us(moved, 0, device) + SPILT_FACTORS * read_us(spilt, device.l2 + 1, device)
+        spilt = np.maximum(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
+        return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * read_us(1.0, device.l2 + 1, device) * spilt
 
-    def first_bytes(self, rows: int) -> float:
+    def first_bytes(self, rows: np.ndarray | int) -> np.ndarray:
         """Bytes of the first factors of a chunk: sums of quarters of the first operand."""
-        return 4 * rows * self.chunks[1] * growth(self.levels)
+        return np.asarray(rows) * (4 * self.chunks[1] * growth(self.levels))
 
-    def held_bytes(self, rows: int, wide: int) -> float:
+    def held_bytes(self, rows: np.ndarray, wide: np.ndarray) -> np.ndarray:
         """Bytes that a chunk touches again and again: first factors, the second ones in use and the next, and for
         `wide` vectors of columns the sums of earlier chunks."""
         second = self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass
+from operator import itemgetter
 
 from brickrt.graph.time_budget import check_time
 
@@ -34,25 +36,44 @@ def aligned(nbytes: int) -> int:
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
 
 
+_Packed = tuple[int, int, Lifetime]  # a tensor and the range that it has
+_BY_RANGE = itemgetter(0, 1)
+
+
 def pack_arena(lives: list[Lifetime], slack: int = SLACK) -> tuple[dict[str, int], int, list[Reuse]]:
     """Offsets of all tensors, the arena's size, and who reuses whose memory. Largest first, lowest free offset."""
-    offsets: dict[str, int] = {}
-    packed: list[tuple[int, int, Lifetime]] = []
+    packed = _packed(lives, slack)
+    return {life.tensor: start for start, _, life in packed}, _size(packed), _reuses(packed)
+
+
+def arena_size(lives: list[Lifetime], slack: int = SLACK) -> int:
+    """The size of the arena that `pack_arena` packs."""
+    return _size(_packed(lives, slack))
+
+
+def _size(packed: list[_Packed]) -> int:
+    return max((end for _, end, _ in packed), default=0)
+
+
+def _packed(lives: list[Lifetime], slack: int) -> list[_Packed]:
+    """The tensors with their ranges, in the order in which they found them."""
+    packed: list[_Packed] = []
+    ascending: list[_Packed] = []  # the same by where they lie
     for life in sorted(lives, key=lambda one: (-one.nbytes, one.born)):
         check_time("finding memory for", life.tensor)
-        size = aligned(life.nbytes)
-        at = 0
-        for start, end, other in sorted(packed, key=lambda p: p[:2]):
-            together = life.born <= other.dies + slack and other.born <= life.dies + slack
-            if together and start < at + size and at < end:
+        size, at = aligned(life.nbytes), 0
+        born, dies = life.born - slack, life.dies + slack
+        for start, end, other in ascending:
+            if start >= at + size:
+                break
+            if at < end and born <= other.dies and other.born <= dies:
                 at = end
-        offsets[life.tensor] = at
         packed.append((at, at + size, life))
-    total = max((end for _, end, _ in packed), default=0)
-    return offsets, total, _reuses(packed)
+        insort(ascending, packed[-1], key=_BY_RANGE)
+    return packed
 
 
-def _reuses(packed: list[tuple[int, int, Lifetime]]) -> list[Reuse]:
+def _reuses(packed: list[_Packed]) -> list[Reuse]:
     found = []
     for start, end, life in packed:
         users: set[int] = set()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from brickrt.ops.types import Boxes, Shape
+
+SAMPLED_ENDS, SAMPLED_MIDDLE = 8, 16  # bricks along an axis that stand for all, where there are more
+MOST_EDGES = 512  # of one axis that are tried
 
 
 def ramps(counts: np.ndarray) -> np.ndarray:
@@ -69,6 +72,18 @@ class BrickGrid:
         origin = np.asarray(self.origin, np.int64)
         return Boxes(lo + origin, hi + origin)
 
+    def sample(self) -> tuple[Boxes, np.ndarray]:
+        """Boxes of bricks that stand for all, and for how many each does, float64 [n]: along axes of many bricks some
+        at both ends and some in the middle."""
+        picked, times = zip(*(_sampled(count) for count in self.grid)) if self.grid else ((), ())
+        at = np.stack(np.meshgrid(*picked, indexing="ij"), axis=-1) if picked else np.zeros((1, 0), np.int64)
+        edges, shape = np.asarray(self.brick, np.int64), np.asarray(self.shape, np.int64)
+        lo, origin = at.reshape(-1, self.rank) * edges, np.asarray(self.origin, np.int64)
+        weights = np.ones(1)
+        for one in times:
+            weights = (weights[:, None] * one).reshape(-1)
+        return Boxes(lo + origin, np.minimum(lo + edges, shape) + origin), weights
+
     def index(self, coords: np.ndarray | Sequence[int]) -> np.ndarray:
         """Brick numbers of grid coordinates [..., d]. Raises ValueError for coordinates outside the grid."""
         at = np.asarray(coords, np.int64)
@@ -109,7 +124,32 @@ class BrickGrid:
         return first, np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)
 
 
+def _sampled(count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers of so many bricks along an axis, and how many others each stands for beside itself, and itself."""
+    if count <= 2 * SAMPLED_ENDS + SAMPLED_MIDDLE:
+        return np.arange(count, dtype=np.int64), np.ones(count)
+    middle = (count - SAMPLED_MIDDLE) // 2
+    ends = np.arange(SAMPLED_ENDS, dtype=np.int64)
+    found = np.concatenate([ends, middle + np.arange(SAMPLED_MIDDLE), count - SAMPLED_ENDS + ends])
+    times = np.ones(len(found))
+    times[SAMPLED_ENDS:-SAMPLED_ENDS] = (count - 2 * SAMPLED_ENDS) / SAMPLED_MIDDLE
+    return found, times
+
+
 def even_edges(extent: int, unit: int, most: int) -> list[int]:
-    """Edges that cut an extent in 1, 2, … `most` pieces of about equal length, in multiples of `unit`."""
+    """Edges that cut an extent in 1, 2, … `most` pieces of about equal length, in multiples of `unit`; of so many that
+    they hardly differ, some."""
     units = -(-extent // unit)
-    return sorted({min(extent, -(-units // pieces) * unit) for pieces in range(1, min(most, max(units, 1)) + 1)})
+    edges = sorted({min(extent, (share + 1) * unit) for share in quotients(units - 1, 1, min(most, max(units, 1)))})
+    if len(edges) <= MOST_EDGES:
+        return edges
+    return [edges[at] for at in np.unique(np.geomspace(1, len(edges), MOST_EDGES).astype(np.int64) - 1).tolist()]
+
+
+def quotients(total: int, first: int, last: int) -> Iterator[int]:
+    """What `total` divided by `first`, … `last` gives, rounded down, each number once, largest first."""
+    by = first
+    while by <= last:
+        share = total // by
+        yield share
+        by = total // share + 1 if share > 0 else last + 1

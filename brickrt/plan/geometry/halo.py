@@ -38,7 +38,7 @@ class Demand:
 
 def whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
     """The boxes with their channels rounded out to blocks of a tensor of `shape`; empty ones as they are."""
-    lo, hi = boxes.lo.copy(), boxes.hi.copy()
+    lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
     lo[:, 1] -= lo[:, 1] % block
     hi[:, 1] = np.minimum(-(-hi[:, 1] // block) * block, shape[1])
     idle = boxes.empty[:, None]
@@ -61,9 +61,11 @@ def needed_boxes(
     return demand.needed
 
 
-def totals(needed: dict[str, Boxes]) -> dict[str, np.ndarray]:
-    """Elements of each tensor that all bricks touch together, each an array [1]."""
-    return {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
+def totals(needed: dict[str, Boxes], times: np.ndarray | None = None) -> dict[str, np.ndarray]:
+    """Elements of each tensor that all bricks touch together, each an array [1]; a box stands for so many `times`."""
+    if times is None:
+        return {name: boxes.volumes.sum(keepdims=True) for name, boxes in needed.items()}
+    return {name: (boxes.volumes @ times).reshape(1) for name, boxes in needed.items()}
 
 
 def growth(graph: Graph, nodes: Sequence[int], elements: dict[str, np.ndarray], flops: Sequence[float]) -> np.ndarray:

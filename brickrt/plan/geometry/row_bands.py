@@ -126,7 +126,7 @@ class BandSweep:
 
 def with_rows(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, axis: int) -> Boxes:
     """The boxes with other ends along one axis."""
-    ends = boxes.lo.copy(), boxes.hi.copy()
+    ends = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
     ends[0][:, axis], ends[1][:, axis] = lo.reshape(-1), hi.reshape(-1)
     return Boxes(*ends)
 

@@ -85,5 +85,6 @@ class BrickDLRules:
         """Δ: the growth of arithmetic by halos, over all bricks."""
         graph = self.cost.graph
         grid = BrickGrid(graph.out(graph.nodes[nodes[-1]]).shape, brick)
-        touched = totals(needed_boxes(graph, nodes, grid.boxes()))
+        boxes, times = grid.sample()
+        touched = totals(needed_boxes(graph, nodes, boxes), times)
         return float(growth(graph, nodes, touched, [self.cost.node_costs[k].flops for k in nodes])[0])

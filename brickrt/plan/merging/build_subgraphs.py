@@ -44,12 +44,13 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
     graph, brick = cost.graph, proposal.brick
     shape = graph.out(graph.nodes[nodes[-1]]).shape
     grid = BrickGrid(shape, brick)
-    needed = needed_boxes(graph, nodes, grid.boxes())
+    boxes, times = grid.sample()
+    needed = needed_boxes(graph, nodes, boxes)
     bricks, memoized = len(grid), proposal.strategy == "memoized"
     node_bricks = _own_bricks(cost, nodes, brick) if memoized else _largest_boxes(cost, nodes, needed)
     own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
     flops = [cost.node_costs[k].flops for k in nodes]
-    timing = exact_timing(cost, nodes, (brick, proposal.band), needed)
+    timing = exact_timing(cost, nodes, (brick, proposal.band), needed, times)
     delta = float(timing.delta[0])
     return Subgraph(
         nodes=nodes,

@@ -199,8 +199,9 @@ def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal
     """The proposal with its exact figures, or why it does not save enough."""
     nodes, limit = order[: found.nodes], cost.device.delta_limit
     shape = cost.graph.out(cost.graph.nodes[order[0]]).shape
-    needed = needed_boxes(cost.graph, nodes, BrickGrid(shape, found.brick).boxes())
-    timing = exact_timing(cost, nodes, (found.brick, found.band), needed)
+    boxes, times = BrickGrid(shape, found.brick).sample()
+    needed = needed_boxes(cost.graph, nodes, boxes)
+    timing = exact_timing(cost, nodes, (found.brick, found.band), needed, times)
     strategy = found.strategy
     if strategy != "fused":
         strategy = "memoized" if timing.delta[0] > limit else "padded"
@@ -216,11 +217,14 @@ def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal
     return Proposal(strategy, found.brick, found.brick if strategy == "memoized" else found.band, len(nodes), figures)
 
 
-def exact_timing(cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes]) -> Timing:
-    """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of all its bricks."""
+def exact_timing(
+    cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes], times: np.ndarray
+) -> Timing:
+    """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of bricks that stand for all, each
+    for so many `times`."""
     held = footprint_bytes(cost, nodes, cutting)
     rows = _rows(cost, max(nodes), [cutting])
-    trials = BrickTrials(sorted(nodes), (cutting[0],), _bands([cutting]), rows, totals(needed), held)
+    trials = BrickTrials(sorted(nodes), (cutting[0],), _bands([cutting]), rows, totals(needed, times), held)
     return _time(cost, trials, {name: largest_box(boxes) for name, boxes in needed.items()})
 
 

@@ -16,9 +16,9 @@ file. Later passes read it as they read an input.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -29,84 +29,14 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.stream.row_axes import RowAxes
+from brickrt.plan.stream.rows.swept_rows import BandBoxes, Columns, SweptRows
 from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
 
 MOST_AHEAD = 256  # bands before the first output row
+SPARE_AHEAD = 4  # more of them than were needed last time
 JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
 _FAR = np.iinfo(np.int64).max
-
-
-@dataclass(frozen=True)
-class SweptRows:
-    """Rows of one tensor, int64 [bands]: a band computes [lo, hi), and holds [keep, hi) while it runs. Of a tensor that
-    is known whole, from a pass before, it computes none: all three are the first row that is still read."""
-
-    keep: np.ndarray
-    lo: np.ndarray
-    hi: np.ndarray
-
-    @property
-    def kept_after(self) -> np.ndarray:
-        """First row that is held for the next band, [bands]; `hi` after the last."""
-        return np.minimum(np.concatenate([self.keep[1:], self.hi[-1:]]), self.hi)
-
-    @property
-    def fresh(self) -> int:
-        """Most rows that a band computes."""
-        return int((self.hi - self.lo).max(initial=0))
-
-    @property
-    def kept(self) -> int:
-        """Most rows that one band leaves to the next."""
-        return int((self.hi - self.kept_after).max(initial=0))
-
-    @property
-    def window(self) -> int:
-        """Most rows held at a time."""
-        return int((self.hi - self.keep).max(initial=0))
-
-
-class Columns:
-    """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows."""
-
-    def __init__(self) -> None:
-        self.known: dict[bytes, np.ndarray] = {}
-
-    def kept(self, values: np.ndarray) -> np.ndarray:
-        """The values, [bands], or one where all are the same."""
-        if not len(values) or bool((values == values[0]).all()):
-            return values[:1].copy()
-        values = np.ascontiguousarray(values)
-        key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
-        return self.known.setdefault(key, values)
-
-    def rows(self, rows: SweptRows) -> SweptRows:
-        """The same rows, kept."""
-        shape = rows.lo.shape
-        return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
-
-
-@dataclass(frozen=True)
-class BandBoxes:
-    """A box of each of so many `bands`, an array for each axis and end."""
-
-    bands: int
-    lo: tuple[np.ndarray, ...]
-    hi: tuple[np.ndarray, ...]
-
-    @classmethod
-    def of(cls, boxes: Boxes, columns: Columns) -> BandBoxes:
-        """The boxes, kept."""
-        ends = [tuple(columns.kept(end[:, axis]) for axis in range(boxes.rank)) for end in (boxes.lo, boxes.hi)]
-        return cls(len(boxes), *ends)
-
-    def all(self) -> Boxes:
-        """All boxes."""
-        lo, hi = (np.empty((self.bands, len(self.lo)), np.int64) for _ in "lh")
-        for axis, (begin, end) in enumerate(zip(self.lo, self.hi, strict=True)):
-            lo[:, axis], hi[:, axis] = begin, end
-        return Boxes(lo, hi)
 
 
 @dataclass(frozen=True)
@@ -151,6 +81,12 @@ class BandSchedule:
     across: dict[str, Boxes] = field(default_factory=dict)
     reads: list[Read] = field(default_factory=list)
 
+    def without_first(self, bands: int) -> BandSchedule:
+        """The schedule without so many bands at its beginning, which compute nothing."""
+        rows = {name: one.after(bands) for name, one in self.rows.items()}
+        reads = [replace(one, output=one.output.after(bands), read=one.read.after(bands)) for one in self.reads]
+        return replace(self, bands=self.bands - bands, ahead=self.ahead - bands, rows=rows, reads=reads)
+
     def box(self, name: str, band: int, held: bool = False) -> Boxes:
         """The box of a tensor that a band computes, or holds."""
         rows, across = self.rows[name], self.across[name]
@@ -161,7 +97,8 @@ class BandSchedule:
 @dataclass(frozen=True)
 class Network:
     """What schedules are made of: the graph in units, its swept tensors, tensors that are read inside of others, the
-    channels of a block of the blocked ones, and the tensors that are spilled."""
+    channels of a block of the blocked ones, and the tensors that are spilled. `ahead` has,
+    by pass and height, how many bands ran ahead where it was scheduled last."""
 
     graph: Graph
     units: Sequence[Subgraph]
@@ -170,6 +107,30 @@ class Network:
     blocks: Mapping[str, int]
     spilled: tuple[str, ...] = ()
     columns: Columns = field(default_factory=Columns, repr=False, compare=False)
+    ahead: dict[tuple[int, int], int] = field(default_factory=dict, repr=False, compare=False)
+
+    @cached_property
+    def tall(self) -> int:
+        """Rows of the tallest input or output."""
+        graph, swept = self.graph, self.swept
+        ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
+        return max((graph.types[n].shape[swept.axes.of(n)] for n in ends), default=1)
+
+    def likely_ahead(self, number: int, rows: int) -> int:
+        """Bands of `rows` rows that pass `number` may need before the first output row, or some more: those that are
+        too many are left out of a schedule, and with too few it is made twice."""
+        if (number, rows) in self.ahead:
+            return self.ahead[number, rows]
+        known = max((ahead * height for (other, height), ahead in self.ahead.items() if other == number), default=0)
+        return min(-(-known // rows) + SPARE_AHEAD, MOST_AHEAD)
+
+    @cached_property
+    def resident(self) -> frozenset[str]:
+        """Tensors that have rows and are known before a pass, but for those that lie in others."""
+        names, usual = self.swept.resident, self.swept.axes.usual
+        views = {node.output for node in self.graph.nodes if isinstance(node.op, View)}
+        tall = {name for name in names if (*self.graph.types[name].shape, 1, 1, 1)[usual] > 1}
+        return frozenset(tall - views - set(self.inplace))
 
 
 def schedule_pass(
@@ -179,11 +140,12 @@ def schedule_pass(
 
     `part` are boxes of graph outputs where only some columns of them are computed; `most` bands are planned.
     """
-    ahead = 0
+    ahead = network.likely_ahead(number, rows)
     while True:
         scheduler = _Scheduler(network, number, rows, ahead, part or {}, most)
         found = scheduler.run()
         if not scheduler.late or ahead >= MOST_AHEAD:
+            network.ahead[number, rows] = found.ahead
             return found
         ahead = min(ahead + scheduler.late, MOST_AHEAD)
 
@@ -200,39 +162,32 @@ class _Scheduler:
         filed = (*graph.outputs, *network.spilled)
         self.targets = tuple(dict.fromkeys(n for n in (*swept.collected, *filed) if swept.level.get(n) == number))
         self.spilled = [name for name in network.spilled if swept.level[name] < number]
-        self.known = {n for n, level in swept.collected.items() if level < number} | self._resident()
-        ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
-        tall = max((graph.types[n].shape[self.axes.of(n)] for n in ends), default=1)
-        bands = max(1, -(-tall // rows))
-        self.bands = ahead + (bands if most is None else min(bands, most))
+        self.known = {n for n, level in swept.collected.items() if level < number} | network.resident
+        bands = max(1, -(-network.tall // rows))
+        self.sampled = most is not None and most < bands
+        self.bands = ahead + (most if most is not None and most < bands else bands)
+        self.idle = ahead  # bands at the beginning that compute nothing
         self.needed: dict[str, Boxes] = {}
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
-            self.needed[name] = self._target(name, rows / tall, part.get(name))
+            self.needed[name] = self._target(name, rows, part.get(name))
         sinks = tuple(name for name in self.targets if name in filed)
         self.found = BandSchedule(graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained)
 
-    def _resident(self) -> set[str]:
-        """Tensors that have rows and are known before the pass, but for those that lie in others."""
-        graph, names = self.graph, self.network.swept.resident
-        views = {node.output for node in graph.nodes if isinstance(node.op, View)}
-        tall = {name for name in names if (*graph.types[name].shape, 1, 1, 1)[self.axes.usual] > 1}
-        return tall - views - set(self.network.inplace)
-
-    def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
+    def _target(self, name: str, rows: int, part: Boxes | None) -> Boxes:
         """The bands of a target: of each the same share of its rows; of last rows all in the last band."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
-        axis = self.axes.of(name)
+        axis, tall = self.axes.of(name), self.network.tall
         extent = self.graph.types[name].shape[axis]
-        ends = np.ceil(np.arange(self.bands - self.ahead + 1) * share * extent - 1e-9).astype(np.int64)
+        steps = np.arange(self.bands - self.ahead + 1) * rows
+        ends = steps * (extent // tall) - (-steps * (extent % tall)) // tall  # in whole numbers, however many rows
         if name in self.axes.rolls.ends:
             ends[:-1] = 0
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
-        each = Boxes(np.repeat(whole.lo, self.bands, axis=0), np.repeat(whole.hi, self.bands, axis=0))
-        return with_rows(each, ends[:-1], ends[1:], axis)
+        return self._repeated(whole, axis, ends[:-1], ends[1:])
 
     def run(self) -> BandSchedule:
-        """The whole schedule."""
+        """The whole schedule, from the first band on that computes anything."""
         units = []
         for number in reversed(range(len(self.network.units))):
             if self._unit(self.network.units[number]):
@@ -243,7 +198,7 @@ class _Scheduler:
         for name, region in self.read.items():
             self._follow(name, region)
         self.found.units = tuple(reversed(units))
-        return self.found
+        return self.found.without_first(self.idle) if self.idle and not self.late else self.found
 
     def _unit(self, unit: Subgraph) -> bool:
         """Adds what a unit reads; whether the pass needs it."""
@@ -256,104 +211,123 @@ class _Scheduler:
         boxes = self.needed[output] if output in self.network.inplace else self._compute(output)
         for node in partials:
             assert isinstance(node.op, Segmented)
-            self._note(node.output, self.needed[node.output], node.op.made_of(boxes))
+            needed = self.needed[node.output]
+            self._note(node.output, needed, needed.empty, node.op.made_of(boxes))
         self._inside(unit, boxes)
         return True
 
     def _inside(self, unit: Subgraph, boxes: Boxes) -> None:
         """What the nodes of a unit read to compute boxes of its output."""
-        inner, columns = {self.graph.nodes[k].output for k in unit.nodes[:-1]}, self.network.columns
+        inner = {self.graph.nodes[k].output for k in unit.nodes[:-1]}
         local = {self.graph.nodes[unit.nodes[-1]].output: boxes}
         for k in reversed(unit.nodes):
-            node = self.graph.nodes[k]
-            for i, name in enumerate(node.inputs):
-                if name in self.graph.constants or node.output not in local:
-                    continue
-                region = self._region(node, i, local[node.output])
-                ends = (BandBoxes.of(boxes, columns) for boxes in (local[node.output], region))
-                self.found.reads.append(Read(k, i, *ends))
-                if name in self.axes.rolls.starts:
-                    region = self._from_the_first(name, region, local[node.output])
-                if name in inner:
-                    local[name] = region.union(local[name]) if name in local else region
-                elif name in self.known:
-                    self.read[name] = region.union(self.read[name]) if name in self.read else region
-                elif name in self.network.swept.level:
-                    self._need(name, region)
+            if self.graph.nodes[k].output in local:
+                self._node(k, local, inner)
 
-    def _region(self, node: Node, i: int, boxes: Boxes) -> Boxes:
+    def _node(self, k: int, local: dict[str, Boxes], inner: Collection[str]) -> None:
+        """What a node reads; of the tensors `inner` to its unit it is `local`."""
+        node, columns = self.graph.nodes[k], self.network.columns
+        boxes = local[node.output]
+        made, idle = BandBoxes.of(boxes, columns), boxes.empty[:, None]
+        for i, name in enumerate(node.inputs):
+            if name in self.graph.constants:
+                continue
+            region = self._region(node, i, boxes, idle)
+            self.found.reads.append(Read(k, i, made, BandBoxes.of(region, columns)))
+            if name in self.axes.rolls.starts:
+                region = self._from_the_first(name, region, boxes)
+            if name in inner:
+                local[name] = region.union(local[name]) if name in local else region
+            elif name in self.known:
+                self.read[name] = region.union(self.read[name]) if name in self.read else region
+            elif name in self.network.swept.level:
+                self._need(name, region)
+
+    def _region(self, node: Node, i: int, boxes: Boxes, idle: np.ndarray) -> Boxes:
         """What a node reads of an input; nothing for boxes that are empty."""
         name, ins = node.inputs[i], self.graph.ins(node)
         region = node.op.region(i, boxes, ins, self.graph.out(node))
-        region = Boxes(region.lo, np.where(boxes.empty[:, None], region.lo, region.hi))
+        region = Boxes(region.lo, np.where(idle, region.lo, region.hi))
         blocks = self.network.blocks
         return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
 
     def _from_the_first(self, name: str, region: Boxes, boxes: Boxes) -> Boxes:
         """All rows of a part that is joined last, from the band on that joins the first, or gives the first results:
         they are computed with what lies beside them, and kept."""
-        across, bands = self._across(region), np.arange(self.bands)
+        across, bands = _across(region, ~region.empty), np.arange(self.bands)
         joined = np.logical_or.accumulate(~boxes.empty | (bands >= self.ahead)) & ~across.empty[0]
-        lo, hi = (np.repeat(ends, self.bands, axis=0) for ends in (across.lo, across.hi))
-        return Boxes(lo, np.where(joined[:, None], hi, lo))
+        whole = across.copies(self.bands)
+        return Boxes(whole.lo, np.where(joined[:, None], whole.hi, whole.lo))
 
     def _need(self, name: str, region: Boxes) -> None:
         self.needed[name] = region.union(self.needed[name]) if name in self.needed else region
 
     def _compute(self, name: str) -> Boxes:
         """The boxes that bands compute of a tensor all of whose readers are known: never many more rows than usual."""
-        needed = self.needed[name]
-        reach, first = self._reached(name, needed)
+        needed, axis = self.needed[name], self.axes.of(name)
+        empty = needed.empty
+        reach, first = self._reached(name, needed, ~empty)
         lo = np.concatenate([np.full(1, first), reach[:-1]])
-        across = self._across(needed)
-        boxes = with_rows(
-            Boxes(np.repeat(across.lo, self.bands, axis=0), np.repeat(across.hi, self.bands, axis=0)),
-            lo,
-            reach,
-            self.axes.of(name),
-        )
-        return self._note(name, needed, boxes)
+        self.idle = min(self.idle, int((reach > first).argmax()) if reach[-1] > first else self.bands)
+        return self._note(name, needed, empty, self._repeated(_across(needed, ~empty), axis, lo, reach))
 
-    def _note(self, name: str, needed: Boxes, computed: Boxes) -> Boxes:
-        """Keeps the rows of a tensor of which `needed` is read, and `computed` made."""
+    def _repeated(self, whole: Boxes, axis: int, lo: np.ndarray, hi: np.ndarray) -> Boxes:
+        """A box for each band: one box with other ends of its rows."""
+        each = whole.copies(self.bands)
+        each.lo[:, axis], each.hi[:, axis] = lo, hi
+        return each
+
+    def _note(self, name: str, needed: Boxes, empty: np.ndarray, computed: Boxes) -> Boxes:
+        """Keeps the rows of a tensor of which `needed` is read, where not `empty`, and `computed` made."""
         axis = self.axes.of(name)
         lo, hi = (ends[:, axis] for ends in (computed.lo, computed.hi))
-        read = np.where(needed.empty, _FAR, needed.lo[:, axis])
+        read = np.where(empty, _FAR, needed.lo[:, axis])
         keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
         self.found.rows[name] = self.network.columns.rows(SweptRows(keep, lo, hi))
-        self.found.across[name] = self._across(computed)
+        self.found.across[name] = _across(computed, ~computed.empty)
         return computed
 
     def _follow(self, name: str, region: Boxes) -> None:
         """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
-        read = np.where(region.empty, _FAR, region.lo[:, self.axes.of(name)])
+        some = ~region.empty
+        read = np.where(some, region.lo[:, self.axes.of(name)], _FAR)
         first = np.minimum.accumulate(read[::-1])[::-1]
         first = np.minimum(first, first[first < _FAR].max(initial=0))
         self.found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
-        self.found.across[name] = self._across(region)
+        self.found.across[name] = _across(region, some)
 
-    def _reached(self, name: str, needed: Boxes) -> tuple[np.ndarray, int]:
-        """End of the rows that are computed by the end of each band, and the first row of all."""
-        some, axis = ~needed.empty, self.axes.of(name)
+    def _reached(self, name: str, needed: Boxes, some: np.ndarray) -> tuple[np.ndarray, int]:
+        """End of the rows that are computed by the end of each band, and the first row of all; `some` are the bands
+        that need any."""
+        axis = self.axes.of(name)
         if not some.any():
             return np.zeros(self.bands, np.int64), 0
         first = int(needed.lo[some, axis].min())
         reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, axis], 0)), first)
         start = int(some.argmax())
-        share = -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
+        share = self._share(reach, first, start)
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
         if name in self.axes.rolls.starts:
             usual = int(reach[-1]) - first
         elif self.axes.rolls.starts and usual > JUMPS * share:  # rows between its ends are not read
             start, usual = self.bands - 1, JUMPS * share
-        for band in range(start, 0, -1):
-            reach[band - 1] = max(first, reach[band] - usual, reach[band - 1])
+        ramp = np.arange(start + 1) * usual  # going back from there, no band computes more than the usual rows
+        early = np.maximum.accumulate((reach[: start + 1] - ramp)[::-1])[::-1] + ramp
+        reach[:start] = np.maximum(early[:start], first)
         self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
         return reach, first
 
-    def _across(self, boxes: Boxes) -> Boxes:
-        """The smallest box around all, [1]."""
-        some = ~boxes.empty
-        if not some.any():
-            return Boxes(boxes.lo[:1], boxes.lo[:1])
-        return Boxes(boxes.lo[some].min(axis=0, keepdims=True), boxes.hi[some].max(axis=0, keepdims=True))
+    def _share(self, reach: np.ndarray, first: int, start: int) -> int:
+        """The rows of a band, where all bands that give results have the same. Of a sample those from the band `start`
+        on count, as what is read before stands beside far more bands than it has."""
+        if self.sampled and start + 1 < self.bands:
+            return -(-(int(reach[-1]) - int(reach[start])) // (self.bands - 1 - start))
+        return -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
+
+
+def _across(boxes: Boxes, some: np.ndarray) -> Boxes:
+    """The smallest box around some of all, [1]."""
+    if not some.any():
+        return Boxes(boxes.lo[:1], boxes.lo[:1])
+    lo, hi = (ends if some.all() else ends[some] for ends in (boxes.lo, boxes.hi))
+    return Boxes(lo.min(axis=0, keepdims=True), hi.max(axis=0, keepdims=True))

@@ -22,7 +22,8 @@ import numpy as np
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.layout import Layout
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_schedule import BandSchedule, SweptRows
+from brickrt.plan.stream.band_schedule import BandSchedule
+from brickrt.plan.stream.rows.swept_rows import SweptRows
 
 Kind = Literal["whole", "collected", "ring", "saved", "arena"]
 FILE_BANDS = 2  # bands after which a ring that is read or written meanwhile is full: its rows move in every second one
@@ -151,11 +152,11 @@ def _whole_pages(rows: int, row_bytes: int) -> int:
 
 def ring_starts(keep: np.ndarray, hi: np.ndarray, rows: int) -> np.ndarray:
     """The first row of a ring of `rows` rows in each band, in which [keep, hi) are held, [bands]."""
-    starts = keep.copy()
-    for band in range(1, len(starts)):
-        before = starts[band - 1]
-        starts[band] = keep[band] if hi[band] - before > rows else before
-    return starts
+    follows = np.searchsorted(hi, keep + rows, side="right").tolist()  # the band for which a ring that is new is full
+    band, moves = 0, [0]
+    while (band := max(band + 1, follows[band])) < len(keep):
+        moves.append(band)
+    return np.repeat(keep[moves], np.diff([*moves, len(keep)]))
 
 
 def with_extent(extents: Shape, axis: int, rows: int) -> Shape:

@@ -14,10 +14,12 @@ from brickrt.plan.stream.stream_time import modelled_us
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+MOST_BANDS = 4096  # of networks of which no few bands stand for all: these take time to plan
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
 LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share
 TRIES = 4  # plans made in full, of which a sample was within the limit
+TABLES = 16 * MIB  # of tables that taller bands may save some of
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 
 
@@ -49,8 +51,9 @@ class TooLittleMemory(BrickError):
         self.least = least
 
 
-def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit) -> Candidate:
-    """The fastest candidate, by the model, whose memory is within the limit. Raises BrickError with the least memory
+def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, whole: bool = True) -> Candidate:
+    """The fastest candidate, by the model, whose memory is within the limit; its plan has all bands where it is wanted
+    `whole`, else those of a sample, as for who tells of it and does not run it. Raises BrickError with the least memory
     that would do where none is."""
     least, within = None, asked
     for _ in range(TRIES):
@@ -58,7 +61,9 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         if best is None:
             least = least or smallest
             break
-        plan = planner.stream_plan(best.plan.rows, best.plan.strips, saved=best.plan.saved)
+        plan = best.plan
+        if whole:
+            plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
         memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
@@ -81,13 +86,16 @@ def _search(
     and do more: once that no longer buys taller bands that make up for it, no others are tried."""
     best: Candidate | None = None
     least: Candidate | None = None
-    known: Known = {}
+    found = Known()
     heights, idle = _heights(planner), 0
     for strips in _strips(planner):
-        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, known), heights)
+        near = heights.index(least.plan.rows) if least else len(heights) - 1
+        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found), heights, near)
         if fits is None or fits.plan.rows < heights[0]:
-            taller = heights if fits is None else heights[: heights.index(fits.plan.rows)]
-            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, known), taller)
+            known = fits or smallest
+            assert known is not None
+            taller = heights[: heights.index(known.plan.rows) + (fits is None)]
+            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, found), taller, len(taller) - 1)
             smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
             fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
         if smallest is not None and fits is None:
@@ -136,15 +144,14 @@ class _Candidates:
         return Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
 
 
-def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | None, Candidate | None]:
-    """The first candidate of descending heights that fits, since shorter bands only do more; or else the shortest,
-    which does not."""
+def _tallest(candidates: _Candidates, heights: list[int], near: int) -> tuple[Candidate | None, Candidate | None]:
+    """The first candidate of descending heights that fits, since shorter bands only do more; or else the one that takes
+    least, which does not, sought from number `near` on."""
     limit = candidates.asked.limit
-    one = candidates.of(heights[-1])
+    one, high = _least(candidates, heights, near)
     if one.memory.total > limit:
         return None, one
-    fits, at = one, 0  # the tallest often fits
-    low, high = 0, len(heights) - 1  # the first that fits is in [low, high]
+    fits, at, low = one, 0, 0  # the tallest often fits; the first that fits is in [low, high]
     while low < high:
         one = candidates.of(heights[at])
         if one.memory.total <= limit:
@@ -155,11 +162,31 @@ def _tallest(candidates: _Candidates, heights: list[int]) -> tuple[Candidate | N
     return fits, None
 
 
+def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Candidate, int]:
+    """A candidate that fits, with its number, or the one that takes least, going from number `near` on to taller bands,
+    or else to shorter ones, while they take less. Shorter bands hold less, but the shorter they are, the more run
+    ahead, and each of these has tables: so the shortest take least unless tables are large."""
+    at, one = near, candidates.of(heights[near])
+    for step in (-1, 1):
+        while one.memory.total > candidates.asked.limit and 0 <= at + step < len(heights):
+            if step < 0 and one.memory.tables <= TABLES:
+                break
+            other = candidates.of(heights[at + step])
+            if other.memory.total >= one.memory.total:
+                break
+            at, one = at + step, other
+        if at != near:
+            break
+    return one, at
+
+
 def _heights(planner: StreamPlanner) -> list[int]:
     """Heights of bands to try, tall ones first."""
     unit, tall = _unit(planner), planner.tall
     flops = sum(one.flops(planner.plan.graph) for one in planner.attentions)
     most = int(BAND_FLOPS * tall / max(BAND_FLOPS, flops))
+    least = -(-tall // MOST_BANDS) if planner.uneven else 1
+    unit = -(-least // unit) * unit
     return list(dict.fromkeys(min(max(unit, min(height, most) // unit * unit), tall) for height in HEIGHTS))
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+import numpy as np
 
 from brickrt.plan.cost.conv_algorithms import weight_growth
-from brickrt.plan.geometry.arena_packing import Lifetime, aligned, pack_arena
+from brickrt.plan.geometry.arena_packing import Lifetime, aligned, arena_size
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
 from brickrt.plan.plan import Plan
@@ -18,6 +20,7 @@ from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
+ALIKE = 8  # rows: at multiples of so many, operators that skip or double rows are alike
 UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
 # By which a process grows while files are opened (packages imported for them), kernels compiled and loaded, helpers and
 # threads started: about 60 MiB where kernels are in the cache (NOTES.md).
@@ -60,7 +63,14 @@ class SweepBytes:
     tables: int
 
 
-Known = dict[Sweep, SweepBytes]
+@dataclass
+class Known:
+    """What was found out about other plans of the same planner: bytes of whole sweeps; of the scratch of units by what
+    these are made of, their bricks and boxes; and what units are made of, by their nodes."""
+
+    sweeps: dict[Sweep, SweepBytes] = field(default_factory=dict)
+    scratch: dict[tuple[object, ...], int] = field(default_factory=dict)
+    made_of: dict[tuple[int, ...], tuple[object, ...]] = field(default_factory=dict)
 
 
 def project_stream(
@@ -73,12 +83,12 @@ def project_stream(
 ) -> StreamMemory:
     """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows. `known` keeps
     what sweeps take that other plans of the same planner have too."""
-    found = {} if known is None else known
+    found = known or Known()
     slices = {name for name in slices if name not in plan.swept.axes.rolls}
     for number, one in enumerate(plan.sweeps):
-        if one not in found:
-            found[one] = _sweep_bytes(plan, number, slices)
-    sweeps = [found[one] for one in plan.sweeps]
+        if one not in found.sweeps:
+            found.sweeps[one] = _sweep_bytes(plan, number, slices, found)
+    sweeps = [found.sweeps[one] for one in plan.sweeps]
     return StreamMemory(
         runtime=runtime,
         constants=_constants(plan.plan),
@@ -90,14 +100,14 @@ def project_stream(
     )
 
 
-def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str]) -> SweepBytes:
+def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: Known) -> SweepBytes:
     """What a sweep takes, by a band in the middle."""
     one = plan.sweeps[number]
     usual = plan.band_plan(number, one.schedule.bands // 2)
     distinct = (one.schedule.ahead + UNLIKE) * one.times
     return SweepBytes(
         arena=arena_bytes(usual, plan.plan, slices),
-        scratch=max((_scratch(usual, unit, slices) for unit in usual.plan.subgraphs), default=0),
+        scratch=max((_scratch(usual, unit, slices, known) for unit in usual.plan.subgraphs), default=0),
         tables=distinct * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs),
     )
 
@@ -116,16 +126,44 @@ def arena_bytes(band: BandPlan, plan: Plan, slices: Collection[str]) -> int:
     lanes, layouts = plan.device.lanes, band.plan.layouts
     sizes = {name: stored_bytes(graph.types[name], band.places[name].extents, layouts[name], lanes) for name in users}
     lives = [Lifetime(name, sizes[name], at[0], at[-1], tuple(dict.fromkeys(at))) for name, at in users.items()]
-    return pack_arena(lives)[1]
+    return arena_size(lives)
 
 
-def _scratch(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> int:
-    """Bytes that a thread needs for the inner tensors of a padded brick."""
+def _scratch(band: BandPlan, unit: Subgraph, slices: Collection[str], known: Known) -> int:
+    """Bytes that a thread needs for the inner tensors of a padded brick: the same for units that are made of the same,
+    in bricks as large that begin alike."""
     if unit.strategy != "padded" or unit.nodes[-1] not in band.boxes:
         return 0
+    box = band.boxes[unit.nodes[-1]]
+    if unit.nodes not in known.made_of:
+        known.made_of[unit.nodes] = _made_of(band, unit, slices)
+    starts = (box.lo % ALIKE).tobytes(), (box.lo == 0).tobytes()
+    edges = tuple(np.minimum(box.extents[0], unit.brick).tolist())
+    key = known.made_of[unit.nodes], edges, unit.band, *starts
+    if key not in known.scratch:
+        known.scratch[key] = _inner_bytes(band, unit, slices)
+    return known.scratch[key]
+
+
+def _made_of(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> tuple[object, ...]:
+    """The operators of a unit, on what types and layouts, and which of them read which: equal for equal layers."""
+    graph, layouts = band.plan.graph, band.plan.layouts
+    numbers = {graph.nodes[k].output: number for number, k in enumerate(unit.nodes)}
+
+    def seen(name: str) -> tuple[object, ...]:
+        return numbers.get(name), name in graph.constants, name in slices, graph.types[name], layouts.get(name)
+
+    nodes = (graph.nodes[k] for k in unit.nodes)
+    return tuple((node.op, seen(node.output), *map(seen, node.inputs)) for node in nodes)
+
+
+def _inner_bytes(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> int:
+    """Bytes of the inner tensors of a padded brick: the most that a brick of the unit needs of each, of those
+    that stand for all."""
     graph, layouts, lanes = band.plan.graph, band.plan.layouts, band.plan.device.lanes
     blocks = {name: lanes for name, layout in layouts.items() if layout == "blocked"}
-    boxes, axis = BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick).boxes(), swept_axis(unit.brick, unit.band)
+    boxes, _ = BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick).sample()
+    axis = swept_axis(unit.brick, unit.band)
     swept = sweep(graph, unit.nodes, boxes, unit.band[axis], axis, slices, blocks)
     inner = [graph.nodes[k].output for k in unit.nodes[:-1] if graph.nodes[k].output not in slices]
     extents = {name: buffer_extents(swept, name) for name in inner}

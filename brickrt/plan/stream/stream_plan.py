@@ -54,6 +54,12 @@ class Sweep:
     times: int = 1
     share: float = 1.0
 
+    @property
+    def all_bands(self) -> int:
+        """The bands of the sweep, those included that were not planned."""
+        ahead = self.schedule.ahead
+        return ahead + round((self.schedule.bands - ahead) / self.share)
+
     @cached_property
     def like(self) -> np.ndarray:
         """The first band that does what each band does, int64 [bands]."""
@@ -204,14 +210,14 @@ class StreamPlanner:
         return StreamPlan(self.plan, rows, strips, saved, *made)
 
     @cached_property
-    def _uneven(self) -> bool:
+    def uneven(self) -> bool:
         """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart."""
         graph, axes = self.plan.graph, self.network.swept.axes
         return any(joins_rows(graph, node, axes.axes) for node in graph.nodes)
 
     def _most(self, rows: int) -> int | None:
         """Bands of a sample; None for all."""
-        return None if self._uneven else max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
+        return None if self.uneven else max(SAMPLED_BANDS, SAMPLED_ROWS // rows)
 
     def _sweeps(self, number: int, rows: int, strips: tuple[int, ...], sample: bool, saved: float) -> list[Sweep]:
         """The sweeps of a pass."""
@@ -262,7 +268,7 @@ class StreamPlanner:
         times: int = 1,
     ) -> Sweep:
         storage = store_pass(self.plan, schedule, self.always, extents, saved)
-        share = (schedule.bands - schedule.ahead) / max(1, -(-self.tall // max(1, schedule.height)))
+        share = (schedule.bands - schedule.ahead) / max(1, -(-self.network.tall // schedule.height))
         return Sweep(number, schedule, storage, before, times, share)
 
 

@@ -26,10 +26,10 @@ def arithmetic(plan: StreamPlan) -> float:
     for one in plan.sweeps:
         computed: dict[int, float] = {}
         for read in one.schedule.reads:
-            computed[read.k] = max(computed.get(read.k, 0.0), int(read.boxes.volumes.sum()) * one.times / one.share)
+            computed[read.k] = max(computed.get(read.k, 0.0), read.output.elements * one.times / one.share)
         for k, volume in computed.items():
             elements[k] = elements.get(k, 0.0) + volume
-    flops = {k: float(graph.flops([graph.nodes[k]])) for k in elements}
+    flops = {k: float(graph.node_flops[k]) for k in elements}
     again = sum(flops[k] * volume / max(1, graph.out(graph.nodes[k]).size) for k, volume in elements.items())
     return again / max(1.0, sum(flops.values()))
 

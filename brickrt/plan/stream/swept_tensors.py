@@ -21,7 +21,8 @@ from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.units.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
-COLLECTED_BYTES = 2**26  # a tensor that is needed whole may have so many, but for factors of products
+COLLECTED_BYTES = 2**26  # a tensor that is needed whole may have so many, but for factors of products,
+COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image
 
 
 @dataclass
@@ -103,7 +104,8 @@ def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]
 
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     kind = graph.types[name]
-    if kind.nbytes > COLLECTED_BYTES and not isinstance(node.op, MatMul) and name not in found.axes.rolls:
+    allowed = max(COLLECTED_BYTES, COLLECTED_SHARE * sum(graph.types[one].nbytes for one in graph.inputs))
+    if kind.nbytes > allowed and not isinstance(node.op, MatMul) and name not in found.axes.rolls:
         while found.axes.of(name) != found.axes.usual and name in graph.producers:  # name what turned the rows
             node = graph.nodes[graph.producers[name]]
             name = next(other for other in node.inputs if other in found.axes.axes)

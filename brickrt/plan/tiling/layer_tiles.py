@@ -19,6 +19,7 @@ from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS, strassen_brick
+from brickrt.plan.geometry.bricks import quotients
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
 from brickrt.plan.tiling.winograd_tiles import winograd_brick
 
@@ -161,7 +162,8 @@ def _edge(extent: int, parts: int, cores: int, unit: int = 1) -> int:
         return round(busy, 1), unit == 1 and edge % ROW_TILE != 0, -edge
 
     fewest = max(cores, parts - cores + 1) if parts >= cores else parts
-    edges = {max(1, edge) for n in range(fewest, 2 * parts + 1) for edge in (units // n, -(-units // n))}
+    shares = [*quotients(units, fewest, 2 * parts), *(one + 1 for one in quotients(units - 1, fewest, 2 * parts))]
+    edges = {max(1, edge) for edge in shares}
     return min(extent, min(edges, key=idle) * unit)
 
 

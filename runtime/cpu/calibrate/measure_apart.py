@@ -13,13 +13,12 @@ from contextlib import suppress
 
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cpu.calibrate.measured import Measured
-from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
 
 LONGEST = 60.0  # seconds, of which a machine that is busy takes a few
 
 
 def measure_apart(spec: DeviceSpec) -> Measured:
-    """What `measure` finds in another process; here, where none can be had."""
+    """What `microbenchmarks.measure` finds in another process; here, where none can be had."""
     code = f"import sys; sys.path[:] = {sys.path!r}; from {__name__} import serve; serve()"
     if sys.executable:
         with suppress(OSError, subprocess.SubprocessError, EOFError, pickle.UnpicklingError):
@@ -34,9 +33,15 @@ def measure_apart(spec: DeviceSpec) -> Measured:
             found = pickle.loads(ran.stdout)
             if isinstance(found, Measured):
                 return found
+    return _measure(spec)
+
+
+def _measure(spec: DeviceSpec) -> Measured:
+    from brickrt.runtime.cpu.calibrate.microbenchmarks import measure  # here, so that kept figures load no compiler
+
     return measure(spec)
 
 
 def serve() -> None:
     """Measures the device that standard input has, for standard output."""
-    pickle.dump(measure(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)
+    pickle.dump(_measure(pickle.load(sys.stdin.buffer)), sys.stdout.buffer)

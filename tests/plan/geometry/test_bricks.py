@@ -1,6 +1,7 @@
 """Brick grids against element-by-element definitions."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.types import Boxes
-from brickrt.plan.geometry.bricks import BrickGrid, even_edges, ramps, row_offsets
+from brickrt.plan.geometry.bricks import BrickGrid, even_edges, quotients, ramps, row_offsets
 
 
 @st.composite
@@ -108,3 +109,33 @@ def test_even_edges_are_as_many_as_the_extent_has():
     """However many pieces are asked for, as a plan from a file may."""
     assert even_edges(10, 4, 1 << 80) == even_edges(10, 4, 3) == [4, 8, 10]
     assert even_edges(0, 4, 1 << 80) == [0]
+
+
+@given(st.integers(1, 3000), st.integers(1, 40), st.integers(1, 400))
+def test_even_edges_are_those_of_every_number_of_pieces(extent: int, unit: int, most: int):
+    units = -(-extent // unit)
+    wanted = {min(extent, -(-units // pieces) * unit) for pieces in range(1, min(most, units) + 1)}
+    assert even_edges(extent, unit, most) == sorted(wanted)
+
+
+@given(st.integers(0, 5000), st.integers(1, 90), st.integers(1, 6000))
+def test_quotients_are_each_given_once(total: int, first: int, last: int):
+    assert list(quotients(total, first, last)) == sorted({total // by for by in range(first, last + 1)}, reverse=True)
+
+
+def test_edges_of_endless_axes_are_some():
+    edges = even_edges(2**40, 1, 2**30)
+    assert edges == sorted(set(edges)) and len(edges) <= 512 and edges[-1] == 2**40 and edges[0] <= 2**11
+
+
+@given(st.lists(st.tuples(st.integers(1, 4000), st.integers(1, 50)), min_size=1, max_size=3))
+def test_a_sample_of_bricks_stands_for_all(axes: list[tuple[int, int]]):
+    """By count, but for the last brick by volume, and all of them where they are few."""
+    grid = BrickGrid(tuple(extent for extent, _ in axes), tuple(edge for _, edge in axes))
+    boxes, times = grid.sample()
+    assert len(boxes) == len(times) <= 32 ** len(axes) and times.sum() == pytest.approx(len(grid))
+    assert (boxes.lo >= 0).all() and (boxes.hi <= np.asarray(grid.shape)).all() and (boxes.extents > 0).all()
+    assert boxes.volumes @ times == pytest.approx(math.prod(grid.shape))
+    if max(grid.grid) <= 32:
+        np.testing.assert_array_equal(boxes.lo, grid.boxes().lo)
+        np.testing.assert_array_equal(boxes.hi, grid.boxes().hi)

@@ -16,7 +16,9 @@ from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import with_rows
-from brickrt.plan.stream.band_schedule import BandSchedule, Read, SweptRows
+from brickrt.plan.stream.band_schedule import BandSchedule, Read
+from brickrt.plan.stream.band_storage import ring_starts
+from brickrt.plan.stream.rows.swept_rows import SweptRows
 from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model as proto
@@ -130,6 +132,35 @@ def seen_from(schedule: BandSchedule, read: Read, first: Mapping[str, np.ndarray
     if isinstance(node.op, Interp) and (taps := node.op.taps[of_output]) is not None:
         found += [taps.weight_array[rows], taps.index_array[rows] - origin[0, axis]]
     return found
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(st.integers(0, 2**20), st.sampled_from([1, 3, 8]))
+def test_schedules_do_not_depend_on_those_made_before(seed: int, rows: int) -> None:
+    """Workers of a cluster plan alone, and must find the same bands: however many were taken to run ahead."""
+    fresh, other = stream_of(seed, rows), planner_of(plan_of(random_network(random.Random(seed))))
+    for before in (1, 2, 13):
+        other.stream_plan(before)
+    for a, b in zip(fresh.sweeps, other.stream_plan(rows).sweeps, strict=True):
+        assert (a.schedule.bands, a.schedule.ahead) == (b.schedule.bands, b.schedule.ahead)
+        assert a.storage.persistent == b.storage.persistent
+        for name, one in a.schedule.rows.items():
+            for ends, others in zip((one.keep, one.lo, one.hi), vars(b.schedule.rows[name]).values(), strict=True):
+                np.testing.assert_array_equal(ends, others, name)
+        assert any(one.lo[0] < one.hi[0] for one in a.schedule.rows.values()) or not a.schedule.ahead
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=1, max_size=60), st.integers(0, 20))
+def test_rings_move_when_they_are_full(steps: list[tuple[int, int]], more: int) -> None:
+    """Each band finds its rows in the ring, which begins elsewhere only where it had no room for them."""
+    keep = np.cumsum([a for a, _ in steps])
+    hi = np.maximum.accumulate(keep + [b for _, b in steps])
+    rows = int((hi - keep).max()) + more
+    starts = ring_starts(keep, hi, rows)
+    assert starts[0] == keep[0] and (starts <= keep).all() and (hi - starts <= rows).all()
+    for band in range(1, len(keep)):
+        moved = hi[band] - starts[band - 1] > rows
+        assert starts[band] == (keep[band] if moved else starts[band - 1])
 
 
 # ---- networks of many rows

@@ -8,10 +8,19 @@ import pytest
 
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
-from brickrt.plan.stream.choose_bands import HEIGHTS, Candidate, MemoryLimit, choose_bands
+from brickrt.plan.stream.choose_bands import (
+    HEIGHTS,
+    SAMPLING,
+    Candidate,
+    MemoryLimit,
+    TooLittleMemory,
+    choose_bands,
+)
+from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from tests.support.cpu.streams import plan_of, planner_of
+from tests.support.graphs.onnx_models import model, node, tensor
 
 MIB = 2**20
 RUNTIME = 180 * MIB
@@ -63,3 +72,31 @@ def test_strips_cover_every_element_once(strips: tuple[int, ...]):
         for band in range(one.schedule.bands):
             count[one.schedule.box("y", band).slices()] += 1
     assert (count == 1).all()
+
+
+@pytest.mark.parametrize(("name", "size", "mib"), [("unet", 1024, 620), ("nafnet", 1024, 700), ("unet3d", 128, 800)])
+def test_what_is_told_of_a_plan_is_what_runs(name: str, size: int, mib: int):
+    """Planned to be told, a sample of the bands is looked at; to run, all of them."""
+    network, slices = planner(name, size), ()
+    asked = MemoryLimit(mib * MIB, 2, RUNTIME)
+    told, runs = (choose_bands(network, slices, asked, whole) for whole in (False, True))
+    assert (told.plan.rows, told.plan.strips, told.plan.saved) == (runs.plan.rows, runs.plan.strips, runs.plan.saved)
+    assert told.memory.total == pytest.approx(runs.memory.total, abs=MIB)
+    bands = [sum(one.times * one.all_bands for one in found.plan.sweeps) for found in (told, runs)]
+    assert bands[0] == bands[1] == sum(one.schedule.bands for one in runs.plan.sweeps)
+
+
+def test_bands_that_hold_least_are_found_where_tables_are_large(monkeypatch: pytest.MonkeyPatch):
+    """Many of the shortest bands run ahead, layer after layer, and each of them has tables."""
+    monkeypatch.setattr("brickrt.plan.stream.stream_memory.RECORD_BYTES", 2**15)
+    names = ["x", *(f"t{k}" for k in range(23)), "y"]
+    layers = [node("Conv", f"{a} w", b, pads=[1, 1, 1, 1]) for a, b in pairwise(names)]
+    weights = np.ones((8, 8, 3, 3), np.float32)
+    network = planner_of(plan_of(model(layers, [tensor("x", [1, 8, 2048, 2048])], w=weights)))
+    with pytest.raises(TooLittleMemory) as refused:
+        chosen(network, 1)
+    least = refused.value.least
+    plans = [network.stream_plan(rows, least.plan.strips, sample=True) for rows in (1, 2, 4, 8, 16, 32, 64)]
+    slices = find_inplace_slices(network.plan)
+    totals = [project_stream(one, slices, 2, RUNTIME, SAMPLING).total for one in plans]
+    assert least.memory.total <= min(totals) < totals[0] and least.plan.rows > 1

@@ -7,11 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from brickrt import Runtime, zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import PRESETS, host_device
-from brickrt.plan.geometry.arena_packing import ALIGNMENT, Lifetime, aligned, pack_arena
+from brickrt.plan.geometry.arena_packing import ALIGNMENT, Lifetime, aligned, arena_size, pack_arena
 from brickrt.plan.geometry.arena_packing import ALIGNMENT as ARENA_ALIGNMENT
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, check_fits, project
 from brickrt.runtime.cpu.compile.host_isa import host_isa
@@ -46,6 +48,21 @@ def test_places_are_aligned():
     offsets, _, _ = pack_arena([life(f"t{k}", 10 + k, 0, 1) for k in range(5)])
     assert all(offset % ARENA_ALIGNMENT == 0 for offset in offsets.values())
     assert len(set(offsets.values())) == 5
+
+
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=20), st.integers(0, 2))
+def test_tensors_that_live_together_lie_apart(drawn: list[tuple[int, int, int]], slack: int):
+    """Each lies as low as those that are no smaller let it."""
+    lives = [life(f"t{k}", 64 * size, born, born + more) for k, (size, born, more) in enumerate(drawn)]
+    offsets, total, _ = pack_arena(lives, slack)
+    assert total == arena_size(lives, slack) == max((offsets[one.tensor] + one.nbytes for one in lives), default=0)
+    placed: list[Lifetime] = []
+    for one in sorted(lives, key=lambda one: (-one.nbytes, one.born)):
+        beside = [o for o in placed if one.born <= o.dies + slack and o.born <= one.dies + slack]
+        taken = [range(offsets[o.tensor], offsets[o.tensor] + o.nbytes) for o in beside]
+        free = (at for at in range(0, total + 1, 64) if all(at >= r.stop or at + one.nbytes <= r.start for r in taken))
+        assert offsets[one.tensor] == next(free)
+        placed.append(one)
 
 
 def test_nothing_to_store():

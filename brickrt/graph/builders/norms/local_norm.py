@@ -75,7 +75,7 @@ def _neighbours(channels: int, before: int, after: int, weight: float) -> AxisTa
     channel itself, whose weight all that fall there share: a weight of zero would make infinities NaN."""
     rows = [[c + k if 0 <= c + k < channels else c for k in range(-before, after + 1)] for c in range(channels)]
     shared = ((weight / row.count(c) if k == c else weight for k in row) for c, row in enumerate(rows))
-    return AxisTaps(tuple(map(tuple, rows)), tuple(map(tuple, shared)))
+    return AxisTaps(rows, list(map(tuple, shared)))
 
 
 @builds("LpNormalization")

@@ -100,8 +100,10 @@ def expand(b: Builder, node: OnnxNode) -> str:
 def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
     """The tensor broadcast together with `shape`."""
     target = np.broadcast_shapes(b.type(x).shape, tuple(shape))
-    b.check_tables(target, b.type(x).dtype)
     source = (1,) * (len(target) - b.type(x).rank) + b.type(x).shape
+    b.check_room(target, b.type(x).dtype)
+    spread = [n for d, n in zip(source, target, strict=True) if d != n]
+    b.check_tables([n // outer + outer for n in spread for outer in [_outer(n)]], b.type(x).dtype)
     given = view(b, x, source)
     found = _repeated(b, given, {k: n for k, (d, n) in enumerate(zip(source, target, strict=True)) if d != n})
     if found != given:
@@ -109,12 +111,17 @@ def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
     return found
 
 
+def _outer(times: int) -> int:
+    """How often is repeated again what is repeated first, where both make so many times; 1 where that is little."""
+    return next((d for d in range(math.isqrt(times), 1, -1) if times % d == 0), 1) if times > LONG else 1
+
+
 def _repeated(b: Builder, x: str, times: dict[int, int]) -> str:
     """The tensor repeated along axes of 1. What is repeated very often is so in two steps: tables have an entry for
     each position."""
     for axis in (axis for axis, n in times.items() if n > LONG):
         n, shape = times[axis], b.type(x).shape
-        outer = next((d for d in range(math.isqrt(n), 1, -1) if n % d == 0), 1)
+        outer = _outer(n)
         if outer > 1:
             split = view(b, x, (*shape[:axis], 1, 1, *shape[axis + 1 :]))
             both = take(b, split, {axis: (0,) * outer, axis + 1: (0,) * (n // outer)})

@@ -91,7 +91,7 @@ def axis_taps(a: AxisResize, transform: str, attrs: dict) -> AxisTaps:
     total = weights.sum(axis=1, keepdims=True)
     weights = weights / np.where(total == 0, 1, total)
     index = np.clip(index, 0, a.extent - 1).astype(np.int64)
-    return AxisTaps(tuple(map(tuple, index.tolist())), tuple(map(tuple, weights.tolist())))
+    return AxisTaps(index, weights)
 
 
 def _cubic(distance: np.ndarray, a: float) -> np.ndarray:

@@ -17,7 +17,7 @@ HERE = Measured(CoreSpeeds(1.0, 1.0, {}), peak_gflops_per_core=1.0, bandwidth={}
 @pytest.fixture(autouse=True)
 def here(monkeypatch):
     """What this process would measure."""
-    monkeypatch.setattr(apart, "measure", lambda spec: HERE)
+    monkeypatch.setattr(apart, "_measure", lambda spec: HERE)
 
 
 @pytest.mark.skipif(host_device().isa == "generic", reason="this processor has no multiply-add to measure")

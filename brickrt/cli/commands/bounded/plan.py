@@ -3,30 +3,38 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 
 from brickrt.cli.inputs import parse
-from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
+from brickrt.cli.inputs.shapes import assuming, concrete_shapes, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.stream_report import plan_text_of
+from brickrt.cli.planning import checked_pipeline, input_types
 from brickrt.cli.requests import PlanRequest
+from brickrt.cli.terminal.progress import shown_progress
 from brickrt.graph.errors import BrickError
-from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.ops.types import TensorType
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.stream.stream_files import check_options
 from brickrt.runtime.stream.stream_planning import plan_stream
-from brickrt.runtime.stream.stream_report import StreamOptions, memory_dict, plan_dict
+from brickrt.runtime.stream.stream_report import StreamOptions, check_options, memory_dict, plan_dict
 from brickrt.runtime.windows.decision import NO_DECISION
 from brickrt.runtime.windows.window_options import window_options
 from brickrt.runtime.windows.window_planning import of_any_size, plan_windows
 from brickrt.runtime.windows.window_report import window_dict
 
 
-def bounded_plan(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) -> str:
+def command(request: PlanRequest) -> str:
     """What is printed of a run in bands, or on blended windows of an image of the shape that is asked for. Raises
     BrickError for options that do not go together, and where the memory is too little."""
+    with shown_progress() as progress:
+        pipeline = checked_pipeline(request, progress)
+        progress("import", 0, 1)
+        source = load(request.model)
+        return _planned(request, pipeline, source)
+
+
+def _planned(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) -> str:
     _check(request)
     windows = request.stream.window is not None
     given = of_any_size(source) if windows and request.shapes else source  # an image may be larger than the input
@@ -36,11 +44,6 @@ def bounded_plan(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) 
         told = _windows(request, pipeline, source, types) if windows else _bands(request, pipeline, source, types)
     note_assumed(assumed)
     return to_json(told) if request.json else plan_text_of(told)
-
-
-def input_types(source: SourceGraph, shapes: Mapping[str, Shape]) -> dict[str, TensorType]:
-    """The types of inputs that have elements."""
-    return {name: TensorType(shape, dtype) for name, shape in shapes.items() if (dtype := source.inputs[name].dtype)}
 
 
 def _check(request: PlanRequest) -> None:
@@ -57,7 +60,7 @@ def _check(request: PlanRequest) -> None:
 def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
     asked = request.stream
     folder = None if asked.spill == "never" else asked.scratch or Path(tempfile.gettempdir())
-    planned = plan_stream(pipeline, source, types, asked.max_memory, spill_into=folder)
+    planned = plan_stream(pipeline, source, types, asked.max_memory, spill_into=folder, whole=False)
     chosen = planned.candidate
     return plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
 

@@ -1,0 +1,1 @@
+"""Commands in bounded memory that load far less than those in core."""

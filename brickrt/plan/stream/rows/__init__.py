@@ -1,0 +1,1 @@
+"""Which rows of tensors bands have, as numbers by band."""

@@ -1,0 +1,110 @@
+"""Rows and boxes by band, of which many are the same: each array of numbers is kept once."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.types import Boxes
+
+
+@dataclass(frozen=True)
+class SweptRows:
+    """Rows of one tensor, int64 [bands]: a band computes [lo, hi), and holds [keep, hi) while it runs. Of a tensor that
+    is known whole, from a pass before, it computes none: all three are the first row that is still read."""
+
+    keep: np.ndarray
+    lo: np.ndarray
+    hi: np.ndarray
+
+    def after(self, bands: int) -> SweptRows:
+        """The same without so many bands at the beginning."""
+        return SweptRows(self.keep[bands:], self.lo[bands:], self.hi[bands:])
+
+    @property
+    def kept_after(self) -> np.ndarray:
+        """First row that is held for the next band, [bands]; `hi` after the last."""
+        return np.minimum(np.concatenate([self.keep[1:], self.hi[-1:]]), self.hi)
+
+    @property
+    def fresh(self) -> int:
+        """Most rows that a band computes."""
+        return int((self.hi - self.lo).max(initial=0))
+
+    @property
+    def kept(self) -> int:
+        """Most rows that one band leaves to the next."""
+        return int((self.hi - self.kept_after).max(initial=0))
+
+    @property
+    def window(self) -> int:
+        """Most rows held at a time."""
+        return int((self.hi - self.keep).max(initial=0))
+
+
+MANY_BANDS = 512  # fewer have little to keep
+
+
+class Columns:
+    """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, np.ndarray] = {}
+
+    def kept(self, values: np.ndarray) -> np.ndarray:
+        """The values, [bands], or one where all are the same."""
+        (column,) = self.each(values[:, None])
+        return column
+
+    def each(self, table: np.ndarray) -> tuple[np.ndarray, ...]:
+        """The columns of a table, [bands] each, or one value where all are the same."""
+        first, moves = table[:1].copy(), np.logical_or.reduce(table != table[:1], axis=0).tolist()
+        return tuple([self._once(table[:, k]) if differs else first[:, k] for k, differs in enumerate(moves)])
+
+    def _once(self, values: np.ndarray) -> np.ndarray:
+        if len(values) < MANY_BANDS:
+            return values
+        values = np.ascontiguousarray(values)
+        key = hashlib.blake2b(values, digest_size=16).digest()
+        return self.known.setdefault(key, values)
+
+    def rows(self, rows: SweptRows) -> SweptRows:
+        """The same rows, kept."""
+        shape = rows.lo.shape
+        return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
+
+
+@dataclass(frozen=True)
+class BandBoxes:
+    """A box of each of so many `bands`, an array for each axis and end."""
+
+    bands: int
+    lo: tuple[np.ndarray, ...]
+    hi: tuple[np.ndarray, ...]
+
+    @classmethod
+    def of(cls, boxes: Boxes, columns: Columns) -> BandBoxes:
+        """The boxes, kept."""
+        return cls(len(boxes), columns.each(boxes.lo), columns.each(boxes.hi))
+
+    def all(self) -> Boxes:
+        """All boxes."""
+        lo, hi = (np.empty((self.bands, len(self.lo)), np.int64) for _ in "lh")
+        for axis, (begin, end) in enumerate(zip(self.lo, self.hi, strict=True)):
+            lo[:, axis], hi[:, axis] = begin, end
+        return Boxes(lo, hi)
+
+    def after(self, bands: int) -> BandBoxes:
+        """The same without so many bands at the beginning."""
+        lo, hi = (tuple(one[bands:] if len(one) > 1 else one for one in ends) for ends in (self.lo, self.hi))
+        return BandBoxes(self.bands - bands, lo, hi)
+
+    @property
+    def elements(self) -> int:
+        """Elements of all boxes together."""
+        volumes = np.ones(1, np.int64)
+        for begin, end in zip(self.lo, self.hi, strict=True):
+            volumes = volumes * np.maximum(end - begin, 0)
+        return int(volumes.sum()) * (self.bands if len(volumes) == 1 else 1)
