@@ -36,6 +36,7 @@ from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
+COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside twice the weights
 NOISE = MIB  # by which two processes that did the same differ
 
 
@@ -81,15 +82,13 @@ def plan_stream(
     check_input_types(source, types)
     plan = pipeline.plan(whole_graph(source, types), measured=False)
     slices, views = find_inplace_slices(plan), view_aliases(plan)
-    give_back_freed()  # so that a process that had more to do before needs no more than the next one
-    runtime = resident_bytes()  # with the graph, whose weights are copies of the model's
+    runtime = _settled_bytes(plan.graph)  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     spilling: Spilling | None = None
     with last_resort(lambda: "planning bands"), preparing():
         planner = StreamPlanner.of(plan, slices, views)
         axes = planner.network.swept.axes
-        buffers = _writing(plan, axes) + (reading(axes) if reading else 0)
-        asked = MemoryLimit(limit, pipeline.threads, runtime, buffers)
+        asked = MemoryLimit(limit, pipeline.threads, runtime, _writing(plan, axes) + (reading(axes) if reading else 0))
         if cut is not None:
             candidate = _as_cut(planner, slices, asked, cut)
         else:
@@ -133,6 +132,14 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
         if whole:
             plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
         return replace(least, plan=plan, memory=memory)
+
+
+def _settled_bytes(graph: Graph) -> int:
+    """What is resident without what was freed. At least what `brickrt run` has with such weights, so that
+    `brickrt plan`, which loads less, names the same least memory."""
+    give_back_freed()
+    weights = sum(array.nbytes for array in graph.constants.values())
+    return max(resident_bytes(), _rounded(COMMAND + 2 * weights) - NOISE)
 
 
 def _rounded(resident: int) -> int:

@@ -224,6 +224,16 @@ def test_plan_says_how_it_would_run(call, files):
     assert call("plan", "m.onnx", "--max-memory", "64GiB", "--html", "p.html").code == 2
 
 
+def test_plan_and_run_name_the_same_least_memory(files):
+    """In processes of their own, as on a command line."""
+    plan = [sys.executable, "-m", "brickrt", "plan", "m.onnx", "--max-memory", "1MiB"]
+    run = [sys.executable, "-m", "brickrt", *RUN, "y.npy", "--max-memory", "1MiB"]
+    planned, refused = (
+        subprocess.run(words, cwd=files, capture_output=True, text=True).stderr for words in (plan, run)
+    )
+    assert planned == refused and re.search(r"raise --max-memory to \d+MiB\n$", refused)
+
+
 def test_what_is_spilled_is_said(call, files, monkeypatch):
     """By plan and run: which tensors, how large, in which passes, and the disk that this was chosen for."""
     (files / "m.onnx").write_bytes(pools())

@@ -15,6 +15,7 @@ from brickrt.cli.terminal.progress import shown_progress
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.ops.types import TensorType
+from brickrt.runtime.files.boxes import PIECE_BYTES
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_report import StreamOptions, check_options, memory_dict, plan_dict
@@ -60,7 +61,10 @@ def _check(request: PlanRequest) -> None:
 def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
     asked = request.stream
     folder = None if asked.spill == "never" else asked.scratch or Path(tempfile.gettempdir())
-    planned = plan_stream(pipeline, source, types, asked.max_memory, spill_into=folder, whole=False)
+    read = PIECE_BYTES * len(types)  # of inputs that are .npy files
+    planned = plan_stream(
+        pipeline, source, types, asked.max_memory, reading=lambda _: read, spill_into=folder, whole=False
+    )
     chosen = planned.candidate
     return plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
 
