@@ -68,7 +68,7 @@ class AxisTaps:
 
 def _table(rows: Rows, dtype: type) -> np.ndarray:
     """An array [outputs, taps] that nobody may write to. Raises ValueError where rows differ in length."""
-    array = np.asarray(rows, dtype)
+    array: np.ndarray = np.asarray(rows, dtype)
     array = (array.reshape(0, 1) if array.shape == (0,) else array).view()
     array.flags.writeable = False
     return array

@@ -71,8 +71,7 @@ def plan_stream(
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
     is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
     are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
-    processes are `sharing`; none without a folder. A plan that is told and not run need not be `whole`: it has a
-    sample of its bands.
+    processes are `sharing`; none without a folder. A plan that is not `whole` has a sample of its bands: to be told.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -84,7 +83,7 @@ def plan_stream(
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     runtime = _settled_bytes(plan.graph)  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
-    spilling: Spilling | None = None
+    spilling = None
     with last_resort(lambda: "planning bands"), preparing():
         planner = StreamPlanner.of(plan, slices, views)
         axes = planner.network.swept.axes

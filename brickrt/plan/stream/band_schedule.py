@@ -147,7 +147,7 @@ def schedule_pass(
         if not scheduler.late or ahead >= MOST_AHEAD:
             network.ahead[number, rows] = found.ahead
             return found
-        ahead = min(ahead + scheduler.late, MOST_AHEAD)
+        ahead = min(max(ahead + scheduler.late, 4 * ahead), MOST_AHEAD)
 
 
 class _Scheduler:

@@ -14,7 +14,7 @@ from brickrt.plan.stream.stream_time import modelled_us
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
-MOST_BANDS = 4096  # of networks of which no few bands stand for all: these take time to plan
+MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take time to plan
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
 LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share

@@ -67,7 +67,7 @@ class Columns:
         if len(values) < MANY_BANDS:
             return values
         values = np.ascontiguousarray(values)
-        key = hashlib.blake2b(values, digest_size=16).digest()
+        key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
         return self.known.setdefault(key, values)
 
     def rows(self, rows: SweptRows) -> SweptRows:
