@@ -129,7 +129,12 @@ def _pipeline(exact: bool = False) -> Pipeline:
 
 def _arrays(types: dict[str, TensorType]) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    return {name: rng.standard_normal(kind.shape).astype(kind.dtype) for name, kind in types.items()}
+    return {name: _values(rng, kind).astype(kind.dtype) for name, kind in types.items()}
+
+
+def _values(rng: np.random.Generator, kind: TensorType) -> np.ndarray:
+    """Some of each sign; of whole numbers those that any table has."""
+    return rng.standard_normal(kind.shape) if kind.dtype.kind == "f" else rng.integers(0, 2, kind.shape)
 
 
 def check_plan(path: Path, extents: Extents) -> dict:
@@ -250,9 +255,11 @@ def _digests(folder: Path) -> list[str]:
 
 
 def _stream_run(path: Path, extents: Extents, folder: Path, *words: str, check: bool = True) -> dict:
-    given = folder / "x.npy"
-    if not given.exists():  # a run that goes on asks for the same file
-        np.save(given, next(iter(_arrays(_types(load(path), extents)).values())))
+    arrays = _arrays(_types(load(path), extents))
+    given = [folder / f"x{number}.npy" for number in range(len(arrays))]
+    for file, array in zip(given, arrays.values(), strict=True):
+        if not file.exists():  # a run that goes on asks for the same files
+            np.save(file, array)
     strips = ",".join("1" * (len(extents) - 1))
     call = [
         sys.executable,
@@ -260,7 +267,7 @@ def _stream_run(path: Path, extents: Extents, folder: Path, *words: str, check: 
         "bench.stream_run",
         str(path),
         "--input",
-        str(given),
+        *map(str, given),
         "--output",
         str(folder / "y.npy"),
     ]
