@@ -34,6 +34,7 @@ from brickrt.plan.subgraph import Subgraph
 
 MOST_AHEAD = 256  # bands before the first output row
 JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
+FAR = 8  # times the usual rows that would be computed at once, where rows of a tensor are read that far apart
 _FAR = np.iinfo(np.int64).max
 
 
@@ -197,14 +198,14 @@ class _Scheduler:
         self.network, self.graph, self.axes = network, network.graph, network.swept.axes
         self.ahead, self.late = ahead, 0
         swept, graph = network.swept, network.graph
-        filed = (*graph.outputs, *network.spilled)
+        self.filed = filed = (*graph.outputs, *network.spilled)
         self.targets = tuple(dict.fromkeys(n for n in (*swept.collected, *filed) if swept.level.get(n) == number))
         self.spilled = [name for name in network.spilled if swept.level[name] < number]
         self.known = {n for n, level in swept.collected.items() if level < number} | self._resident()
         ends = [n for n in (*graph.inputs, *graph.outputs) if n in swept.level] or list(swept.level)
         tall = max((graph.types[n].shape[self.axes.of(n)] for n in ends), default=1)
-        bands = max(1, -(-tall // rows))
-        self.bands = ahead + (bands if most is None else min(bands, most))
+        self.all_bands = max(1, -(-tall // rows))
+        self.bands = ahead + (self.all_bands if most is None else min(self.all_bands, most))
         self.needed: dict[str, Boxes] = {}
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
@@ -220,11 +221,14 @@ class _Scheduler:
         return tall - views - set(self.network.inplace)
 
     def _target(self, name: str, share: float, part: Boxes | None) -> Boxes:
-        """The bands of a target: of each the same share of its rows; of last rows all in the last band."""
+        """The bands of a target: of each the same share of its rows; of last rows all in the last band. A row of a file
+        begins with its share, one that is collected may end with it."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
         axis = self.axes.of(name)
         extent = self.graph.types[name].shape[axis]
-        ends = np.ceil(np.arange(self.bands - self.ahead + 1) * share * extent - 1e-9).astype(np.int64)
+        ends = np.arange(self.bands - self.ahead + 1) * share * extent
+        ends = (np.ceil(ends - 1e-9) if name in self.filed else np.floor(ends + 1e-9)).astype(np.int64)
+        ends[-1] = max(ends[-1], extent if self.bands - self.ahead == self.all_bands else 0)
         if name in self.axes.rolls.ends:
             ends[:-1] = 0
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
@@ -344,7 +348,7 @@ class _Scheduler:
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
         if name in self.axes.rolls.starts:
             usual = int(reach[-1]) - first
-        elif self.axes.rolls.starts and usual > JUMPS * share:  # rows between its ends are not read
+        elif usual > (JUMPS if self.axes.rolls.starts else FAR) * share:  # rows between its ends are not read
             start, usual = self.bands - 1, JUMPS * share
         for band in range(start, 0, -1):
             reach[band - 1] = max(first, reach[band] - usual, reach[band - 1])
