@@ -31,7 +31,7 @@ AXIS = 2  # of rows
 def split_profiles(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec) -> tuple[Graph, dict[str, Layout]]:
     """The graph in which reductions over rows, of tensors that exceed a core's cache, read blocks of rows that are
     reduced already."""
-    writer = _Writer(graph, dict(layouts), device.l2)
+    writer = _ProfileWriter(graph, dict(layouts), device.l2)
     for node in graph.nodes:
         writer.nodes.append(writer.finished(node) if _is_profile(graph, node, device) else node)
     return replace(graph, nodes=tuple(writer.nodes), types=writer.types), writer.layouts
@@ -49,7 +49,7 @@ def _is_profile(graph: Graph, node: Node, device: DeviceSpec) -> bool:
     return wide and keeps and simple and x.nbytes > device.l2 and x.shape[AXIS] >= 2 * ROWS
 
 
-class _Writer:
+class _ProfileWriter:
     """Builds the new graph, node by node in order."""
 
     def __init__(self, graph: Graph, layouts: dict[str, Layout], cache: int) -> None:

@@ -15,7 +15,7 @@ RNG = np.random.default_rng(5)
 @pytest.mark.parametrize("axis", [1, 3, -2])
 @pytest.mark.parametrize("way", [{}, {"reverse": 1}, {"exclusive": 1}, {"reverse": 1, "exclusive": 1}])
 def test_sums_so_far(dtype: type, axis: int, way: dict[str, int]) -> None:
-    """Of few positions (channels), and of many: 33 and 101. Eighths are added without rounding, in any order."""
+    """Few positions (channels), and many: 33 and 101. Eighths are added without rounding, in any order."""
     x = (RNG.integers(-99, 99, (1, 5, 33, 101)) / 8).astype(dtype)
     check("CumSum", 14, [x, np.array(axis)], tolerance=0, **way)
 

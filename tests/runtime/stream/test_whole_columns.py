@@ -59,7 +59,7 @@ def test_sums_over_rows_are_kept_by_block(name: str) -> None:
     whole = 6 * 600 * 600 * 4
     assert sum(planner.always.values()) < whole / 4
     stream = planner.stream_plan(16)
-    assert max(one.schedule.rows["a"].fresh for one in stream.sweeps) <= 64
+    assert max(one.schedule.rows["x"].fresh for one in stream.sweeps) <= 64
     wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=2).execute(inputs)["y"]
     np.testing.assert_array_equal(run_stream(stream, inputs, 2)["y"], wanted)
 
