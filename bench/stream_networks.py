@@ -35,6 +35,7 @@ from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.boxes_io import ArraySink, ArraySource
+from brickrt.runtime.stream.resident import resident_bytes
 from brickrt.runtime.stream.stream_planning import PlannedStream, plan_stream
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.stream_report import StreamCut
@@ -129,7 +130,12 @@ def _pipeline(exact: bool = False) -> Pipeline:
 
 def _arrays(types: dict[str, TensorType]) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(1)
-    return {name: rng.standard_normal(kind.shape).astype(kind.dtype) for name, kind in types.items()}
+    return {name: _values(rng, kind).astype(kind.dtype) for name, kind in types.items()}
+
+
+def _values(rng: np.random.Generator, kind: TensorType) -> np.ndarray:
+    """Some of each sign; of whole numbers those that any table has."""
+    return rng.standard_normal(kind.shape) if kind.dtype.kind == "f" else rng.integers(0, 2, kind.shape)
 
 
 def check_plan(path: Path, extents: Extents) -> dict:
@@ -148,7 +154,7 @@ def check_plan(path: Path, extents: Extents) -> dict:
 
 def _least(source: SourceGraph, types: dict[str, TensorType]) -> dict:
     """How a run is refused for a byte, and planned for the least."""
-    pipeline, began = _pipeline(), time.process_time()
+    pipeline, began, before = _pipeline(), time.process_time(), resident_bytes()
     try:
         plan_stream(pipeline, source, types, 1)
     except TooLittleMemory as refusal:
@@ -158,7 +164,8 @@ def _least(source: SourceGraph, types: dict[str, TensorType]) -> dict:
     except Exception as e:
         return {"wrong": f"{type(e).__name__}: {e}"}
     began = time.process_time()
-    planned = plan_stream(pipeline, source, types, least + 16 * MIB)
+    grown = max(0, resident_bytes() - before)  # by planning, which counts as what the process has
+    planned = plan_stream(pipeline, source, types, least + grown + 16 * MIB)
     stream = planned.candidate.plan
     told = {"MiB": least // MIB, "passes": stream.swept.passes, "rows": stream.rows, "strips": stream.strips}
     seconds = max(seconds, time.process_time() - began)
@@ -250,9 +257,11 @@ def _digests(folder: Path) -> list[str]:
 
 
 def _stream_run(path: Path, extents: Extents, folder: Path, *words: str, check: bool = True) -> dict:
-    given = folder / "x.npy"
-    if not given.exists():  # a run that goes on asks for the same file
-        np.save(given, next(iter(_arrays(_types(load(path), extents)).values())))
+    arrays = _arrays(_types(load(path), extents))
+    given = [folder / f"x{number}.npy" for number in range(len(arrays))]
+    for file, array in zip(given, arrays.values(), strict=True):
+        if not file.exists():  # a run that goes on asks for the same files
+            np.save(file, array)
     strips = ",".join("1" * (len(extents) - 1))
     call = [
         sys.executable,
@@ -260,7 +269,7 @@ def _stream_run(path: Path, extents: Extents, folder: Path, *words: str, check: 
         "bench.stream_run",
         str(path),
         "--input",
-        str(given),
+        *map(str, given),
         "--output",
         str(folder / "y.npy"),
     ]

@@ -51,8 +51,8 @@ def main() -> None:
         limit = int(words.over * _least(words))
     files = ("never" if words.spill == "never" else "auto"), words.scratch
     options = StreamOptions(limit, words.stored, None, words.resume, cut, *files)
-    watch = _killing(words)
-    with leaving_out(GPU_ARRAYS), opened_job(pipeline, source, words.input, outputs, options, watch=watch) as job:
+    given, watch = _given(source, words.input), _killing(words)
+    with leaving_out(GPU_ARRAYS), opened_job(pipeline, source, given, outputs, options, watch=watch) as job:
         print("planned", flush=True)
         report = job.run(outputs)
     print(json.dumps(report.to_dict()))
@@ -62,7 +62,7 @@ def _words() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("network", help="of the zoo, or an .onnx file")
     parser.add_argument("--size", type=int)
-    parser.add_argument("--input", required=True)
+    parser.add_argument("--input", required=True, nargs="+", help="a file for each input, in the model's order")
     parser.add_argument("--output", required=True)
     parser.add_argument("--rows", type=int, help="of a band; by default as the limit allows")
     parser.add_argument("--strips", type=lambda text: tuple(map(int, text.split(","))), default=(1,))
@@ -78,12 +78,20 @@ def _words() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def _given(source: SourceGraph, files: list[str]) -> dict[str, str]:
+    """The file of each input."""
+    if len(files) != len(source.inputs):
+        raise SystemExit(f"the network has the inputs {', '.join(source.inputs)}: give a file for each")
+    return dict(zip(source.inputs, files, strict=True))
+
+
 def _spilled(pipeline: Pipeline, source: SourceGraph, words: argparse.Namespace) -> tuple[str, ...]:
     """All tensors that may be spilled."""
-    (name,) = source.inputs
-    file = source_of(source, name, words.input, Pixels())
-    types = {name: TensorType(file.shape, file.dtype)}
-    file.close()
+    types = {}
+    for name, path in _given(source, words.input).items():
+        file = source_of(source, name, path, Pixels())
+        types[name] = TensorType(file.shape, file.dtype)
+        file.close()
     plan = plan_stream(pipeline, source, types, PLENTY).plan
     return StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan)).may_spill
 
@@ -100,7 +108,7 @@ def _least(words: argparse.Namespace) -> int:
         "--size",
         str(words.size),
         "--input",
-        words.input,
+        *words.input,
         "--output",
         words.output,
         "--threads",

@@ -16,6 +16,7 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, image_layout
 from brickrt.plan.merging.split_moments import split_moments
 from brickrt.plan.merging.split_positions import split_positions
+from brickrt.plan.merging.split_profiles import split_profiles
 from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_gpu_reductions, split_reductions
 from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
@@ -115,6 +116,7 @@ def make_plan(
         )  # its kernels compute gates, but do not scale channels
     graph, layouts = assign_layouts(graph, image_layout(device))
     if device.kind == "cpu":
+        graph, layouts = split_profiles(graph, layouts, device)
         graph, layouts = split_reductions(*split_moments(graph, layouts, device), device)
         graph, layouts = split_positions(graph, layouts, device)
     elif options.strategy in ("auto", "fused") and options.rules == "model":  # the others have no fused bricks

@@ -5,6 +5,7 @@ from brickrt.graph.builders.arithmetic import (
     activation,
     cast,
     constants,
+    cumulative,
     einsum,
     elementwise,
     fourier,
@@ -16,7 +17,7 @@ from brickrt.graph.builders.attention import attention
 from brickrt.graph.builders.integers import packed_weights
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products, quantized_recurrent
-from brickrt.graph.builders.shapes import indexing, movement, selection, shape
+from brickrt.graph.builders.shapes import indexing, movement, selection, shape, top
 from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "cast",
     "constants",
     "convolution",
+    "cumulative",
     "einsum",
     "elementwise",
     "fourier",
@@ -46,4 +48,5 @@ __all__ = [
     "selection",
     "shape",
     "softmax",
+    "top",
 ]

@@ -19,6 +19,8 @@ from brickrt.ops.types import Shape
 
 Combine = Literal["sum", "prod", "max", "min"]
 
+IMAGE = 2**14  # elements of what is worth several kernels
+
 
 def optional(node: OnnxNode, index: int) -> str:
     """The name of an input, '' where the node omits it."""
@@ -64,6 +66,12 @@ def require_float(b: Builder, *names: str) -> None:
     for name in names:
         if b.type(name).dtype not in FLOATS:
             raise Unsupported(f"elements of type {b.type(name).dtype.name}")
+
+
+def require_image(b: Builder, name: str) -> None:
+    """Raises Unsupported for a tensor so small that one call of NumPy takes less time than several kernels."""
+    if b.type(name).size < IMAGE:
+        raise Unsupported(f"{b.type(name).size} elements are few: NumPy takes one call for them")
 
 
 def convert(b: Builder, name: str, dtype: np.dtype) -> str:

@@ -36,6 +36,7 @@ from brickrt.plan.subgraph import Subgraph
 MOST_AHEAD = 256  # bands before the first output row
 SPARE_AHEAD = 4  # more of them than were needed last time
 JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
+FAR = 8  # times the usual rows that would be computed at once, where rows of a tensor are read that far apart
 _FAR = np.iinfo(np.int64).max
 
 
@@ -159,7 +160,7 @@ class _Scheduler:
         self.network, self.graph, self.axes = network, network.graph, network.swept.axes
         self.ahead, self.late = ahead, 0
         swept, graph = network.swept, network.graph
-        filed = (*graph.outputs, *network.spilled)
+        self.filed = filed = (*graph.outputs, *network.spilled)
         self.targets = tuple(dict.fromkeys(n for n in (*swept.collected, *filed) if swept.level.get(n) == number))
         self.spilled = [name for name in network.spilled if swept.level[name] < number]
         self.known = {n for n, level in swept.collected.items() if level < number} | network.resident
@@ -175,12 +176,14 @@ class _Scheduler:
         self.found = BandSchedule(graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained)
 
     def _target(self, name: str, rows: int, part: Boxes | None) -> Boxes:
-        """The bands of a target: of each the same share of its rows; of last rows all in the last band."""
+        """The bands of a target: of each the same share of its rows; of last rows all in the last band. A row of a file
+        begins with its share, one that is collected may end with it."""
         whole = part or Boxes.whole(self.graph.types[name].shape)
         axis, tall = self.axes.of(name), self.network.tall
         extent = self.graph.types[name].shape[axis]
         steps = np.arange(self.bands - self.ahead + 1) * rows
-        ends = steps * (extent // tall) - (-steps * (extent % tall)) // tall  # in whole numbers, however many rows
+        whole_rows, rest = steps * (extent // tall), steps * (extent % tall)  # in whole numbers, however many rows
+        ends = whole_rows - (-rest // tall if name in self.filed else -(rest // tall))
         if name in self.axes.rolls.ends:
             ends[:-1] = 0
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
@@ -309,7 +312,7 @@ class _Scheduler:
         usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
         if name in self.axes.rolls.starts:
             usual = int(reach[-1]) - first
-        elif self.axes.rolls.starts and usual > JUMPS * share:  # rows between its ends are not read
+        elif usual > (JUMPS if self.axes.rolls.starts else FAR) * share:  # rows between its ends are not read
             start, usual = self.bands - 1, JUMPS * share
         ramp = np.arange(start + 1) * usual  # going back from there, no band computes more than the usual rows
         early = np.maximum.accumulate((reach[: start + 1] - ramp)[::-1])[::-1] + ramp

@@ -15,6 +15,7 @@ from brickrt.plan.stream.stream_time import modelled_us
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take time to plan
+COARSEST = 64  # rows to one of a tensor with which bands still advance
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
 LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share
@@ -221,9 +222,10 @@ def _count(strips: list[int]) -> int:
 
 
 def _unit(planner: StreamPlanner) -> int:
-    """Rows of a band in which every tensor advances by whole rows, where rows are powers of two apart."""
+    """Rows of a band in which every tensor advances by whole rows, where rows are powers of two apart, but for those
+    that have very few, as sums over rows have."""
     graph, swept = planner.plan.graph, planner.network.swept
     rows = [graph.types[name].shape[swept.axes.of(name)] for name in swept.level]
-    least = min((extent for extent in rows if extent > 1), default=1)
+    least = min((extent for extent in rows if extent > 1 and extent * COARSEST >= planner.tall), default=1)
     ratio = max(1, round(planner.tall / least))
     return 1 << (ratio - 1).bit_length() if ratio < planner.tall // 2 else 1

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.move import Concat, Take
 
@@ -37,6 +39,16 @@ def joins_rows(graph: Graph, node: Node, axes: Mapping[str, int]) -> bool:
     """Whether a node puts rows of several swept tensors one after the other."""
     joins = isinstance(node.op, Concat) and axes.get(node.output) == node.op.axis
     return joins and len(axes.keys() & set(node.inputs)) > 1
+
+
+def reads_far(graph: Graph, node: Node, axes: Mapping[str, int], rows: int) -> bool:
+    """Whether a node moves swept rows by more than so many, as the sums over all rows above do."""
+    axis = axes.get(node.output)
+    if not isinstance(node.op, Take) or axis is None or (table := node.op.tables[axis]) is None:
+        return False
+    at = np.asarray(table, np.int64)
+    here = np.arange(len(at)) * graph.ins(node)[0].shape[axis] / max(1, len(at))
+    return bool((np.abs(at - here) > rows)[at >= 0].any())
 
 
 def find_rolls(graph: Graph, axes: Mapping[str, int]) -> Rolls:

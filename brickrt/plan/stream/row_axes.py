@@ -56,13 +56,23 @@ def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> Ro
     that are stored in blocks (`blocked` tensors)."""
     axes = {name: axis for name in graph.inputs if (axis := _input_axis(graph, name, usual)) is not None}
     for node in graph.nodes:
-        found = (_moved(graph, node, i, axes[name], usual) for i, name in enumerate(node.inputs) if name in axes)
-        axis = next((axis for axis in found if axis is not None), None)
+        moved = [_moved(graph, node, i, axes[name], usual) for i, name in enumerate(node.inputs) if name in axes]
+        found = list(dict.fromkeys(axis for axis in moved if axis is not None))
+        axis = min(found, key=lambda one: _normed(graph, node.output, one)) if len(found) > 1 else (*found, None)[0]
         if axis is None and _spreads(graph, node, usual):
             axis = usual
         if axis is not None and (axis != CHANNELS or node.output not in blocked):
             axes[node.output] = axis
     return RowAxes(usual, axes, find_rolls(graph, axes))
+
+
+def _normed(graph: Graph, name: str, axis: int) -> bool:
+    """Whether a tensor is normed along an axis, as scores are along their keys, where its rows better lie along another
+    one."""
+    readers = [graph.nodes[k] for k in graph.consumers.get(name, ())]
+    over = any(isinstance(node.op, Rowwise | Reduce) and axis in node.op.axes for node in readers)
+    same = (node for node in readers if isinstance(node.op, Map) and graph.out(node).shape == graph.types[name].shape)
+    return over or any(_normed(graph, node.output, axis) for node in same)
 
 
 def _input_axis(graph: Graph, name: str, usual: int) -> int | None:

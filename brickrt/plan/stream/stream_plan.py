@@ -28,7 +28,7 @@ from brickrt.plan.stream.band_storage import (
     stored_shape,
 )
 from brickrt.plan.stream.equal_bands import equal_bands
-from brickrt.plan.stream.rolled_rows import joins_rows
+from brickrt.plan.stream.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.swept_tensors import SweptTensors, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
@@ -211,9 +211,11 @@ class StreamPlanner:
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart."""
-        graph, axes = self.plan.graph, self.network.swept.axes
-        return any(joins_rows(graph, node, axes.axes) for node in graph.nodes)
+        """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart, or
+        rows are moved far."""
+        graph, axes = self.plan.graph, self.network.swept.axes.axes
+        far = any(reads_far(graph, node, axes, SAMPLED_ROWS) for node in graph.nodes)
+        return far or any(joins_rows(graph, node, axes) for node in graph.nodes)
 
     def _most(self, rows: int) -> int | None:
         """Bands of a sample; None for all."""

@@ -13,6 +13,7 @@ from brickrt.plan.stream.choose_bands import MemoryLimit, choose_bands
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.attention import FORMS, attention_network
+from tests.support.graphs.onnx_models import model, node, tensor
 
 MIB = 2**20
 
@@ -69,3 +70,26 @@ def test_scores_are_never_stored(form: str) -> None:
     assert len(factors) == 2 and sum(planner.always[name] for name in factors) <= 64 * MIB
     chosen = choose_bands(planner, find_inplace_slices(plan), MemoryLimit(2**30, 2, 128 * MIB))
     assert chosen.plan.rows < 512 and len(chosen.plan.attentions) == 1
+
+
+def test_scores_that_are_normed_along_both_axes_are_whole() -> None:
+    """As where pixels are matched in both directions: no row of scores is known before all are."""
+    nodes = [
+        node("Conv", "x w", "a", pads=[1] * 4),
+        node("Reshape", "a flat", "f"),
+        node("Transpose", "f", "t", perm=[0, 2, 1]),
+        node("MatMul", "t f", "s"),
+        node("Softmax", "s", "p", axis=1),
+        node("Softmax", "s", "q", axis=2),
+        node("Mul", "p q", "m"),
+        node("MatMul", "f m", "o"),
+        node("Reshape", "o image", "i"),
+        node("Add", "i a", "y"),
+    ]
+    values = {"flat": np.array([1, 4, -1]), "image": np.array([1, 4, 40, 21])}
+    weights = np.random.default_rng(2).standard_normal((4, 3, 3, 3)).astype(np.float32) / 5
+    network = model(nodes, [tensor("x", (1, 3, 40, 21))], opset=21, w=weights, **values)
+    planner, inputs = planner_of(plan_of(network)), random_inputs(network)
+    assert not planner.attentions
+    wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=2).execute(inputs)["y"]
+    np.testing.assert_array_equal(run_stream(planner.stream_plan(8), inputs, 2)["y"], wanted)

@@ -11,9 +11,9 @@ from tests.support.graphs.onnx_models import model, node, tensor
 
 F32 = np.float32
 CHANNELS, HEADS = 8, 2
-FORMS = ("latent diffusion", "non-local", "self-attention GAN", "BigGAN", "tokens")
+FORMS = ("latent diffusion", "non-local", "self-attention GAN", "BigGAN", "tokens", "keys in rows")
 """VAE's middle block; Wang et al. 2018; Zhang et al. 2018; with pooled keys and values; with heads and a group norm, as
-Diffusers export it."""
+Diffusers export it; the third with its scores the other way round."""
 
 
 def attention_network(form: str, extents: Sequence[int], batch: int = 1, channels: int = CHANNELS) -> onnx.ModelProto:
@@ -45,7 +45,7 @@ def _weights(channels: int, shape: tuple[int, ...]) -> dict[str, np.ndarray]:
 
 
 def _convolutions(form: str) -> list[onnx.NodeProto]:
-    """Queries, keys and values by pointwise convolutions; scores have a query in each row."""
+    """Queries, keys and values by pointwise convolutions; scores have a query in each row, or a key."""
     nodes, x = [], "a"
     if form == "latent diffusion":
         nodes, x = [node("GroupNormalization", "a one zero", "g", num_groups=2)], "g"
@@ -61,8 +61,10 @@ def _convolutions(form: str) -> list[onnx.NodeProto]:
     if form in ("latent diffusion", "non-local"):
         nodes.append(node("Mul", "s scale", "scaled"))
         scores = "scaled"
-    nodes.append(node("Softmax", scores, "p", axis=2))
-    if form == "non-local":
+    nodes.append(node("Softmax", scores, "p", axis=1 if form == "keys in rows" else 2))
+    if form == "keys in rows":
+        nodes.append(node("MatMul", "vf p", "of"))
+    elif form == "non-local":
         nodes += [node("Transpose", "vf", "vt", perm=[0, 2, 1]), node("MatMul", "p vt", "ot")]
         nodes += [node("Transpose", "ot", "of", perm=[0, 2, 1])]
     else:

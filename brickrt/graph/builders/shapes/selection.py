@@ -28,8 +28,8 @@ def hardmax(b: Builder, node: OnnxNode) -> str:
     if node.version < 13:
         x, axis = view(b, x, (int(np.prod(shape[:axis])), int(np.prod(shape[axis:])))), 1
     first = _position(b, x, axis, True, False, True)
-    dtype, counter = b.type(x).dtype, _counter(b, x, axis)
-    return view(b, elementwise(b, lambda k, i: cast(equal(k, i), dtype), counter, first), shape)
+    dtype = b.type(x).dtype
+    return view(b, elementwise(b, lambda k, i: cast(equal(k, i), dtype), counter(b, x, axis), first), shape)
 
 
 @builds("OneHot")
@@ -41,7 +41,7 @@ def one_hot(b: Builder, node: OnnxNode) -> str:
     axis = normal_axis(node.attrs.get("axis", -1), len(shape) + 1)
     position = convert(b, view(b, indices, (*shape[:axis], 1, *shape[axis:])), INT64)
     b.check_constant((depth,), INT64)
-    counter = b.constant(np.arange(depth, dtype=np.int64).reshape(_along(axis, len(shape) + 1)))
+    positions = b.constant(np.arange(depth, dtype=np.int64).reshape(_along(axis, len(shape) + 1)))
     off, on = b.value(values).reshape(-1)[:2]
     dtype = b.type(values).dtype
 
@@ -49,7 +49,7 @@ def one_hot(b: Builder, node: OnnxNode) -> str:
         wrapped = where(apply("lt", i, like(i, 0)), apply("add", i, like(i, depth)), i)
         return where(equal(k, wrapped), const(on, dtype), const(off, dtype))
 
-    return elementwise(b, choose, counter, position)
+    return elementwise(b, choose, positions, position)
 
 
 def _position(b: Builder, x: str, axis: int, greatest: bool, last: bool, keepdims: bool) -> str:
@@ -64,12 +64,12 @@ def _position(b: Builder, x: str, axis: int, greatest: bool, last: bool, keepdim
             hit = either(hit, apply("isnan", value))
         return where(hit, index, like(index, nothing))
 
-    operands = (x, extreme, _counter(b, x, axis))
+    operands = (x, extreme, counter(b, x, axis))
     combine: Combine = "max" if last else "min"
     return reduce(b, combine, (axis,), *operands, keepdims=keepdims, pre=candidate, dtype=INT64)
 
 
-def _counter(b: Builder, x: str, axis: int) -> str:
+def counter(b: Builder, x: str, axis: int) -> str:
     """0, 1, … along `axis`, broadcasting to the tensor."""
     t = b.type(x)
     return b.constant(np.arange(t.shape[axis], dtype=np.int64).reshape(_along(axis, t.rank)))

@@ -20,9 +20,9 @@ from brickrt.graph.passes.fold import fold
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Take, View
 from brickrt.ops.operators.reduce import Reduce
-from brickrt.ops.types import Shape
+from brickrt.ops.types import Shape, is_floating
 
-FLOATS = (np.dtype(np.float32), np.dtype(np.float64))
+FLOATS = (np.dtype(np.float32), np.dtype(np.float64))  # what is summed up, so that sums of channels are not rounded
 
 
 def unview_norms(graph: Graph) -> Graph:
@@ -45,7 +45,7 @@ def _image(graph: Graph, node: Node) -> Shape | None:
         return None
     (n, groups, _), image = graph.out(node).shape, graph.ins(node)[0].shape
     fits = len(image) > 3 and image[0] == n and image[1] % groups == 0
-    return image if fits and graph.out(node).dtype in FLOATS else None
+    return image if fits and is_floating(graph.out(node).dtype) else None
 
 
 def _norm_nodes(graph: Graph, view: Node) -> list[str]:
@@ -78,7 +78,8 @@ def _converts(graph: Graph, node: Node, shape: Shape) -> bool:
         case Map():
             return small and graph.out(node).shape == shape
         case Reduce(axes=(2,), keepdims=True):
-            return small and kinds[0].shape == shape and graph.out(node).dtype in FLOATS
+            summed = kinds[0].dtype if node.op.pre is None else node.op.pre.dtype
+            return small and kinds[0].shape == shape and {summed, graph.out(node).dtype} <= set(FLOATS)
     return False
 
 

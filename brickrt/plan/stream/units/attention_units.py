@@ -43,7 +43,7 @@ def find_attentions(graph: Graph, axes: RowAxes) -> tuple[Attention, ...]:
     found: list[Attention] = []
     for k, node in enumerate(graph.nodes):
         keys = _keys(graph, node, axes)
-        if keys and (nodes := _until_result(graph, k)):
+        if keys and (nodes := _until_result(graph, k)) and all(graph.nodes[one].output in axes.axes for one in nodes):
             found.append(Attention(nodes, graph.types[keys].shape[axes.of(keys)]))
     return tuple(found)
 
