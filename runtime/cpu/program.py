@@ -55,7 +55,8 @@ def compile_parts(
     memory = EngineMemory() if memory is None else memory
     libraries: list[LoadedObjects] = []
     addresses: list[int] = []
-    with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
+    broad = any(tasks.open_sizes for tasks in task_graphs)
+    with KernelLoader(isa, broad) as loader, ThreadPoolExecutor(threads) as packers:
         shared = SharedTables(loader.want, packers, values, memory.packed)
         tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
         with uncollected():

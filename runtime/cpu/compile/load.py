@@ -59,12 +59,13 @@ class WantedKernel:
 
 class KernelLoader:
     """Kernels of one program. Helper processes compile the missing ones from the first `want` on; `load` gives all.
+    They are `broad` where other sizes are likely to follow.
 
     A context manager: leaving it leaves no helper behind.
     """
 
-    def __init__(self, isa: Isa) -> None:
-        self._isa = isa
+    def __init__(self, isa: Isa, broad: bool = False) -> None:
+        self._isa, self._broad = isa, broad
         self._store = _store()
         self._compilation = Compilation()
         self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
@@ -129,9 +130,9 @@ class KernelLoader:
             self._ask(digest, others[0][1])
 
     def _ask(self, digest: str, kernel: Kernel) -> None:
-        """Asks for code: that of another size of an outline is good for as many as it can be. A network of one size
-        needs none such, which takes longer to compile."""
-        broad = kernel.sized and CODE_CACHE.has(self._store, digest)
+        """Asks for code: that of a network of open sizes, or of another size of an outline, is good for as many as it can
+        be. A network of one size needs none such, which takes longer to compile."""
+        broad = kernel.sized and (self._broad or CODE_CACHE.has(self._store, digest))
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
     def __enter__(self) -> KernelLoader:
