@@ -52,8 +52,8 @@ class SourceGraph:
 
     @property
     def open_sizes(self) -> bool:
-        """Whether the extents of an input are open, beside the first, which is often the batch: then it is likely to run
-        at many sizes."""
+        """Whether an extent of an input is open, beside the first, which is often the batch: then the model is likely
+        to run at many sizes."""
         shapes = [info.shape for info in self.inputs.values() if info.shape is not None]
         return any(not isinstance(extent, int) for shape in shapes for extent in shape[1:])
 

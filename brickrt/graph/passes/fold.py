@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.allowance import hold
-from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.derived_constants import evaluated_densely
+from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
 from brickrt.graph.passes.fold_pads import fold_pads

@@ -130,8 +130,8 @@ class KernelLoader:
             self._ask(digest, others[0][1])
 
     def _ask(self, digest: str, kernel: Kernel) -> None:
-        """Asks for code: that of a network of open sizes, or of another size of an outline, is good for as many as it can
-        be. A network of one size needs none such, which takes longer to compile."""
+        """Asks for code: that of a network of open sizes, or of another size of an outline, is good for as many as it
+        can be. A network of one size needs none such, which takes longer to compile."""
         broad = kernel.sized and (self._broad or CODE_CACHE.has(self._store, digest))
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
