@@ -111,4 +111,4 @@ def worker_tables(table: ArgumentTable) -> WorkerTables:
 @cache
 def worker_address(isa: Isa) -> int:
     """The workers' loop."""
-    return load_module(loop.worker_module(), isa).address("worker")
+    return load_module("worker", loop.worker_module, isa).address("worker")

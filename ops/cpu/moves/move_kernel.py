@@ -23,9 +23,9 @@ class MoveKernel(Kernel):
 
     @property
     def least_open(self) -> int:
-        """See `Kernel`: of plain tensors, extents up to the lanes of a vector are known, for which there is less code;
-        in blocks, the innermost loop is over a block's channels."""
-        return 2 if all(operand.block > 1 for operand in (self.out, *self.ins)) else 17
+        """See `Kernel`: among plain tensors, extents up to the lanes of a vector are known, for which there is less
+        code; where channels lie in blocks, the innermost loop is over those of a block."""
+        return 2 if self.knows_channels else 17
 
     @classmethod
     def classify(
