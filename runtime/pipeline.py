@@ -105,6 +105,8 @@ class Pipeline:
                 raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
             plan, constants, tasks = self.lowered(special.graph)
             special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
+        if tasks is not None:
+            tasks = replace(tasks, open_sizes=stage.source.open_sizes)
         program = None if tasks is None else self.compile(tasks, constants)
         shapes = ", ".join(f"{name} {list(type.shape)}" for name, type in types.items())
         ms = (time.perf_counter() - began) * 1e3

@@ -1,9 +1,11 @@
 """What a size costs that a runtime has not seen: its first result beside its second, over many sizes of a network.
 
-    python bench/sizes/new_sizes.py [denoiser unet resnet50 text] [--sizes 20] [--warm 12] [--out FILE.json]
+    python bench/sizes/new_sizes.py [denoiser unet resnet50 text FILE.onnx:64:512:32] [--sizes 20] [--warm 12] [--apart]
 
-A process runs `--warm` other sizes first, as those before it have that use the same cache of kernels; another process
-then runs the sizes that count, once with a cache that was so warmed. The text network is a transformer encoder over
+A network is one of those here, or a file with open extents (`file_networks.py`: least, most and step of an extent). A
+process runs `--warm` other sizes first, as those before it have that use the same cache of kernels; another process
+then runs the sizes that count, once with a cache that was so warmed, or with `--apart` a process each. Kernels that a
+size compiles are counted. The text network is a transformer encoder over
 tokens, of which sequences have 5 to 512. ONNX Runtime runs the same sizes where it is installed. Seconds are a clock's;
 those of all threads' processor time tell more on a machine that does other things too.
 """
@@ -26,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import onnx
+from file_networks import file_network
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt import zoo
@@ -153,18 +156,32 @@ def seconds(run: Callable[[], object]) -> tuple[float, float]:
 
 def run_sizes(name: str, first: int, count: int) -> list[dict[str, Any]]:
     """First and second calls of `count` sizes, after the first `first` of all, by one runtime."""
-    build, draw, feed = NETWORKS[name]
-    model = build()
-    runtime, peer = Runtime(model, device="cpu"), _peer(model)
+    build, draw, feed = NETWORKS[name] if name in NETWORKS else file_network(name)
+    model, compiled = build(), CompiledKernels()
+    runtime, peer = Runtime(model, device="cpu", progress=compiled), _peer(model)
     sizes = islice(distinct(draw, 1), first, first + count)
-    return [timed(runtime, peer, size, feed(size)) for size in sizes]
+    return [timed(runtime, peer, size, feed(size), compiled) for size in sizes]
 
 
-def timed(runtime: Runtime, peer: Any, size: Sizes, inputs: dict[str, np.ndarray]) -> dict[str, Any]:
+class CompiledKernels:
+    """Counts what a runtime compiles."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Is told of progress."""
+        self.count += what.startswith("compile") and done > 0
+
+
+def timed(
+    runtime: Runtime, peer: Any, size: Sizes, inputs: dict[str, np.ndarray], compiled: CompiledKernels
+) -> dict[str, Any]:
     """First and later calls with these inputs, and the first of ONNX Runtime where it is there."""
+    compiled.count = 0
     first, first_cpu = seconds(lambda: runtime.execute(inputs))
     second, second_cpu = map(min, zip(*(seconds(lambda: runtime.execute(inputs)) for _ in range(3)), strict=True))
-    row = {"size": size, "first_s": first, "second_s": second}
+    row: dict[str, Any] = {"size": size, "first_s": first, "second_s": second, "compiled": compiled.count}
     row |= {"later_s": first - second, "later_cpu_s": first_cpu - second_cpu}
     return row | ({"peer_first_s": seconds(lambda: peer.run(None, inputs))[0]} if peer else {})
 
@@ -192,7 +209,9 @@ def report(name: str, rows: list[dict[str, Any]]) -> dict[str, Any]:
     columns |= {"peer_first_s": "peer's first"} if "peer_first_s" in rows[0] else {}
     print(f"\n{name:12}" + "".join(f"{title:>14}" for title in columns.values()) + "  ms")
     for row in rows:
-        print(f"{'x'.join(map(str, row['size'])):12}" + "".join(f"{1e3 * row[column]:14.1f}" for column in columns))
+        figures = "".join(f"{1e3 * row[column]:14.1f}" for column in columns)
+        compiled = f"  {row['compiled']} compiled" if row["compiled"] else ""
+        print(f"{'x'.join(map(str, row['size'])):12}{figures}{compiled}")
     measured = rows[1:]  # a process's first size loads LLVM, and all kernels
     summary = {
         "process_first_s": rows[0]["later_s"],
@@ -214,13 +233,17 @@ def main() -> None:
     parser.add_argument("networks", nargs="*", default=list(NETWORKS))
     parser.add_argument("--sizes", type=int, default=20)
     parser.add_argument("--warm", type=int, default=12)
+    parser.add_argument("--apart", action="store_true")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     figures = {}
     for name in asked.networks:
         with tempfile.TemporaryDirectory() as cache:
             in_process(name, 0, asked.warm, cache)
-            figures[name] = report(name, in_process(name, asked.warm, asked.sizes + 1, cache))
+            first, sizes = asked.warm, asked.sizes + 1
+            starts = range(first, first + sizes) if asked.apart else [first]
+            rows = [row for k in starts for row in in_process(name, k, 1 if asked.apart else sizes, cache)]
+            figures[name] = report(name, rows)
     if asked.out:
         asked.out.write_text(json.dumps({"machine": machine(host_device()), "figures": figures}, indent=1) + "\n")
 

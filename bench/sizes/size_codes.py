@@ -1,6 +1,6 @@
 """How many kernels sizes ask for whose code no size before had: counted, without compiling any.
 
-    python bench/sizes/size_codes.py [NETWORK …] [--sizes 20] [--warm 30] [--like host] [--why]
+    python bench/sizes/size_codes.py [NETWORK | FILE.onnx:64:512:32 …] [--sizes 20] [--warm 30] [--like host] [--why]
 
 Each size is specialized, planned and lowered as a run does, by the planner's table of speeds, so that counts are the
 same on any day; its kernels are emitted where no code of an earlier size is good for them. `--like` counts for another
@@ -21,6 +21,7 @@ from typing import Any
 
 os.environ.setdefault("BRICKRT_CALIBRATE", "0")
 
+from file_networks import file_network
 from new_sizes import NETWORKS, distinct
 from size_networks import OPEN_NETWORKS, OpenNetwork
 
@@ -56,7 +57,7 @@ class CodeCounter:
         if any(program.table(shape.numbers) is not None for program in known):
             return None
         why = failing(known[0], shape.numbers) if known else self.differing(shape.text)
-        _, table = emit_sized(replace(kernel, broad=bool(known)), "kernel")
+        _, table = emit_sized(replace(kernel, broad=True), "kernel")  # as those of networks of open sizes are
         self.codes[shape.text] = [SizeProgram.of(table.answers, table.entries), *known]
         shapes = " ".join("x".join(map(str, o.shape)) for o in (kernel.out, *kernel.ins))
         return f"{type(kernel).__name__} {kernel.op.name} {shapes} class {kernel.shape_class}: {why}"
@@ -131,7 +132,7 @@ def target(name: str) -> tuple[DeviceSpec, Isa]:
 
 def count(name: str, warm: int, sizes: int, why: bool, like: str) -> None:
     """Counts for one network, and prints it."""
-    build, draw, feed = KNOWN[name]
+    build, draw, feed = KNOWN[name] if name in KNOWN else file_network(name)
     spec, isa = target(like)
     asked: dict[Kernel, None] = {}
     source, pipeline, counter = load(build()), Pipeline(counting(spec, isa, asked)), CodeCounter()

@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from brickrt.graph.derived_constants import evaluated
 from brickrt.graph.ir import Node
-from brickrt.ops.base import evaluate_whole
 
 
 def run_nodes(nodes: Iterable[Node], values: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """`values` and the outputs of the nodes, all by name."""
     known = dict(values)
     for node in nodes:
-        known[node.output] = evaluate_whole(node.op, [known[name] for name in node.inputs])
+        known[node.output] = evaluated(node.op, [known[name] for name in node.inputs])
     return known

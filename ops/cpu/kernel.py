@@ -56,7 +56,6 @@ class Kernel(ABC):
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
     sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
-    least_open: ClassVar[int] = 2  # the least extent that such code need not know
 
     @classmethod
     def classify(
@@ -85,6 +84,11 @@ class Kernel(ABC):
         rank = (self.out if i is None else self.ins[i]).rank
         channels = 1 - (self.out.rank - rank)
         return [d for d in range(rank) if d != channels or not self.knows_channels]
+
+    @property
+    def least_open(self) -> int:
+        """The least extent that a sized kernel's code need not know."""
+        return 2
 
     def opens_packed(self, i: int) -> bool:
         """Whether `open_dims` is true of input `i` where it is packed: by default of operands of an epilogue."""

@@ -52,17 +52,19 @@ def sources_digest(*folders: Path, without: tuple[str, ...] = ()) -> str:
     """
     digest = hashlib.sha256()
     for folder in folders:
-        for path in sorted(_sources(folder, without)):
-            digest.update(path.read_bytes())
+        for path in sorted(_sources(str(folder), without)):
+            with open(path, "rb", buffering=0) as source:
+                digest.update(source.read())
     return digest.hexdigest()
 
 
-def _sources(folder: Path, without: tuple[str, ...]) -> Iterator[Path]:
-    for path in folder.iterdir():
-        if path.is_dir() and path.name not in without:
-            yield from _sources(path, without)
-        elif path.suffix in (".py", ".cuh"):
-            yield path
+def _sources(folder: str, without: tuple[str, ...]) -> Iterator[str]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir() and entry.name not in without:
+                yield from _sources(entry.path, without)
+            elif entry.name.endswith((".py", ".cuh")):
+                yield entry.path
 
 
 @dataclass(frozen=True)

@@ -142,7 +142,7 @@ def _compiled(tasks: TaskGraph, values: OwnedConstants, isa: Isa, progress: Kern
         table.add_all()
         images = loader.images(progress)
         constants = [packed.result() for packed in shared.constants.values()]
-    own = module_image(worker_module(), isa), module_image(mailbox_module(), ANY)
+    own = module_image("worker", worker_module, isa), module_image("mailbox", mailbox_module, ANY)
     code = link((*own, *images.values()))
     return _CompiledParts(
         worker_tables(table), code, tuple(loader.symbols), constants, tasks.scratch_bytes + table.workspace

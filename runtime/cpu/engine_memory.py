@@ -42,8 +42,9 @@ class PackedConstants:
 
     def at_once(self, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray | None:
         """What `get` gives, where a program has it and this is known without reading the array; else None."""
-        held, digest = self._digests.get(id(array), (None, b""))
-        return self._known.get(_key(kernel, i, array, digest)) if held is not None and held() is array else None
+        owner = _owner(array)
+        held, digest = self._digests.get(id(owner), (None, b""))
+        return self._known.get(_key(kernel, i, array, digest)) if held is not None and held() is owner else None
 
     def get(self, memory: HugePagePool, kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:
         """Constant input `i` as a kernel reads it, in `memory` where no program has it."""
@@ -59,9 +60,22 @@ class PackedConstants:
         """Gives the digest of an array's values, which do not change."""
         # seen as bytes, since some types have no buffers of their own
         values = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        digest, number = hashlib.sha256(values.data).digest(), id(array)
-        self._digests[number] = ref(array, lambda _: self._digests.pop(number, None)), digest
+        owner = _owner(array)
+        digest, number = hashlib.sha256(values.data).digest(), id(owner)
+        self._digests[number] = ref(owner, lambda _: self._digests.pop(number, None)), digest
         return digest
+
+
+def _owner(array: np.ndarray) -> np.ndarray:
+    """The array that an array is all of in another shape, else itself: they have the same bytes."""
+    base = array.base
+    while isinstance(base, np.ndarray) and base.nbytes == array.nbytes and _is_dense(array) and _is_dense(base):
+        array, base = base, base.base
+    return array
+
+
+def _is_dense(array: np.ndarray) -> bool:
+    return array.flags.c_contiguous
 
 
 def _key(kernel: Kernel, i: int, array: np.ndarray, digest: bytes) -> Hashable:

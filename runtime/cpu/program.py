@@ -55,7 +55,8 @@ def compile_parts(
     memory = EngineMemory() if memory is None else memory
     libraries: list[LoadedObjects] = []
     addresses: list[int] = []
-    with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
+    broad = any(tasks.open_sizes for tasks in task_graphs)
+    with KernelLoader(isa, broad) as loader, ThreadPoolExecutor(threads) as packers:
         shared = SharedTables(loader.want, packers, values, memory.packed)
         tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
         with uncollected():
@@ -110,4 +111,4 @@ def worker_tables(table: ArgumentTable) -> WorkerTables:
 @cache
 def worker_address(isa: Isa) -> int:
     """The workers' loop."""
-    return load_module(loop.worker_module(), isa).address("worker")
+    return load_module("worker", loop.worker_module, isa).address("worker")

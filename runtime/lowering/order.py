@@ -22,6 +22,8 @@ _KEPT: list[LoadedObjects] = []  # the owner of the compiled walk's code
 
 # Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
 # height of the stack, whose top is the task met a second time.
+FEW = 4096
+"""Tasks and dependencies that Python has walked before a process has compiled the walk."""
 _WALK = """
 define i64 @walk(ptr noalias %offsets, ptr noalias %deps, ptr noalias %roots, i64 %n_roots,
                  ptr noalias %mark, ptr noalias %stack, ptr noalias %cursor, ptr noalias %order) {
@@ -103,8 +105,8 @@ def depth_first(offsets: np.ndarray, deps: np.ndarray, roots: np.ndarray) -> np.
     Raises ValueError naming the tasks of a cycle, and for numbers that are not tasks.
 
     The walk is a fixed function in LLVM IR, compiled once per process (about 50 ms): the same loop in Python, which is
-    taken where LLVM is not installed (a GPU does without), takes 0.5 s for 300,000 tasks of 9 dependencies, this one
-    0.012 s. It keeps its own stack, so depth is not limited.
+    taken for few tasks, and where LLVM is not installed (a GPU does without), takes 0.5 s for 300,000 tasks of 9
+    dependencies, this one 0.012 s. It keeps its own stack, so depth is not limited.
     """
     n = len(offsets) - 1
     offsets, deps = np.ascontiguousarray(offsets, np.int64), np.ascontiguousarray(deps, np.int64)
@@ -114,7 +116,7 @@ def depth_first(offsets: np.ndarray, deps: np.ndarray, roots: np.ndarray) -> np.
     for what, tasks in (("dependency", deps), ("root", demand)):
         if len(tasks) and (tasks.min() < 0 or tasks.max() >= n):
             raise ValueError(f"a {what} is not a task: numbers go from 0 to {n - 1}")
-    walk = _compiled_walk()
+    walk = _compiled_walk() if n + len(deps) > FEW else None
     order, path = _walked(walk, offsets, deps, demand) if walk else walk_in_python(offsets, deps, demand)
     if path:
         cycle = " → ".join(map(str, path[path.index(path[-1]) :]))

@@ -73,7 +73,8 @@ def recomputed(boxes: Boxes) -> int:
     boxes = Boxes(*(ends[boxes.volumes > 0] for ends in (boxes.lo, boxes.hi)))
     once = 1
     for lo, hi in zip(boxes.lo.T, boxes.hi.T, strict=True):
-        lo, hi = np.unique(np.stack([lo, hi]), axis=1)
+        spans = sorted(set(zip(lo.tolist(), hi.tolist(), strict=True)))
+        lo, hi = np.array(spans, np.int64).reshape(-1, 2).T
         reached = np.maximum.accumulate(np.concatenate([lo[:1], hi[:-1]]))
         once *= int(np.maximum(hi - np.maximum(lo, reached), 0).sum())
     return int(boxes.volumes.sum()) - once

@@ -81,7 +81,7 @@ class TaskGraph:
     stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
     says where in it a slice begins. `volumes` has, by node, the elements written of outputs that are not written whole.
     `fused_bytes` are those of scratch, by subgraph, that its blocks have in shared memory; they are not among
-    `scratch_bytes`.
+    `scratch_bytes`. With `open_sizes`, the model is likely to run at other sizes too.
     """
 
     plan: Plan
@@ -98,6 +98,7 @@ class TaskGraph:
     recomputed: int = 0
     volumes: Mapping[int, int] = field(default_factory=dict)
     fused_bytes: Mapping[int, int] = field(default_factory=dict)
+    open_sizes: bool = False
 
     def __len__(self) -> int:
         return len(self.dep_offsets) - 1

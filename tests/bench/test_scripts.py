@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper
 
 from brickrt import zoo
 
@@ -62,3 +65,20 @@ def test_traffic_is_measured_or_the_reason_is_told(script, monkeypatch):
     monkeypatch.setenv("PATH", "")
     assert traffic.why_not() == "there is no perf" and traffic.measured_bytes(list, 1) == {}
     traffic.why_not.cache_clear()
+
+
+def test_sizes_of_a_file_are_drawn_for_its_open_extents(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(SCRIPTS / "sizes"))
+    files = __import__("file_networks")
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 3, "h", "w"])
+    mask = helper.make_tensor_value_info("mask", TensorProto.INT64, ["batch", "w"])
+    nodes = [helper.make_node("Identity", [name], [f"{name}2"]) for name in ("x", "mask")]
+    ends = [helper.make_tensor_value_info(f"{v.name}2", v.type.tensor_type.elem_type, None) for v in (x, mask)]
+    onnx.save(helper.make_model(helper.make_graph(nodes, "g", [x, mask], ends)), tmp_path / "net.onnx")
+    network = files.file_network(f"{tmp_path / 'net.onnx'}:60:128:32")
+    h, w = network.draw(np.random.default_rng(0))
+    assert {h, w} <= {64, 96, 128}
+    fed = network.feed((h, w))
+    assert fed["x"].shape == (1, 3, h, w)
+    assert fed["mask"].shape == (1, w)
+    assert fed["mask"].all()

@@ -50,6 +50,13 @@ class SourceGraph:
         ends = f"inputs={len(self.inputs)}, outputs={len(self.outputs)}"
         return f"SourceGraph({self.name!r}, nodes={len(self.nodes)}, {ends}, constant_bytes={nbytes})"
 
+    @property
+    def open_sizes(self) -> bool:
+        """Whether an extent of an input is open, beside the first, which is often the batch: then the model is likely
+        to run at many sizes."""
+        shapes = [info.shape for info in self.inputs.values() if info.shape is not None]
+        return any(not isinstance(extent, int) for shape in shapes for extent in shape[1:])
+
     @cached_property
     def element_types(self) -> dict[str, np.dtype]:
         """Element types by tensor name, of those that can be told before the model runs."""

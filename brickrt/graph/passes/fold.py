@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.allowance import hold
+from brickrt.graph.derived_constants import evaluated_densely
 from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
@@ -14,7 +15,7 @@ from brickrt.graph.passes.fold_pads import fold_pads
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.graph.room import own_bytes
 from brickrt.graph.time_budget import TooLong, folding
-from brickrt.ops.base import Op, evaluate_whole
+from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Take, Transpose, View
@@ -43,7 +44,7 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
         return False
     try:
         with folding():
-            value = np.ascontiguousarray(evaluate_whole(node.op, operands))
+            value = evaluated_densely(node.op, operands)
     except TooLong:
         return False
     rewriter.constants[node.output] = value

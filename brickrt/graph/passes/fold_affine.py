@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from brickrt.graph.derived_constants import DERIVED
 from brickrt.graph.ir import Node
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.base import Op
@@ -106,13 +107,18 @@ def _operands(rewriter: Rewriter, node: Node, affine: Affine) -> tuple[str, ...]
         w = rewriter.constants.get(weights)
         if w is None or bias is None:
             return None
-        weights = rewriter.constant(_scaled(w, _along_channels(node.op, scale, w.shape)), f"{node.name}/weights")
+        weights = rewriter.constant(_kept_scaled(w, _along_channels(node.op, scale, w.shape)), f"{node.name}/weights")
     if not biases and not np.any(shift):
         return (x, weights)
     if bias is None:
         return None
     moved = (bias.astype(np.float64) * scale + shift).astype(rewriter.types[node.output].dtype)
     return (x, weights, rewriter.constant(moved, f"{node.name}/bias"))
+
+
+def _kept_scaled(w: np.ndarray, scale: np.ndarray) -> np.ndarray:
+    """`_scaled`, as it was made for another size of the model."""
+    return DERIVED.get(("scaled", scale.shape, scale.tobytes()), (w,), lambda: _scaled(w, scale))
 
 
 def _scaled(w: np.ndarray, scale: np.ndarray) -> np.ndarray:

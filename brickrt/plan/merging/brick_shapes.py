@@ -31,8 +31,12 @@ class Cut:
 
     def brick_along(self, shape: Shape, edges: dict[int, int]) -> Shape:
         """The brick with these edges by axis, none longer than the tensor; extents of 0 count as 1."""
-        whole = [1 if axis in self.single else edges.get(axis, extent) for axis, extent in enumerate(shape)]
-        return tuple(max(1, min(edge, extent)) for edge, extent in zip(whole, shape))
+        return tuple(
+            [
+                1 if axis in self.single else max(1, min(edges.get(axis, extent), extent))
+                for axis, extent in enumerate(shape)
+            ]
+        )
 
 
 def cut_of(cost: CostModel, k: int) -> Cut:
@@ -99,13 +103,13 @@ def swept_candidates(cost: CostModel, k: int) -> list[tuple[Shape, Shape]]:
     y, x = cut.axes[0], cut.axes[-1]
     widths = (shape[x], *(w for w in CANDIDATE_WIDTHS if w < shape[x] and x != y))
     heights = dict.fromkeys(-(-shape[y] // (n * cost.device.cores)) for n in SWEEPS_PER_CORE)
-    return [
-        (cut.brick_along(shape, {y: rows, x: width}), cut.brick_along(shape, {y: band, x: width}))
-        for width in widths
-        for rows in heights
-        for band in CANDIDATE_BANDS
-        if band < rows
-    ]
+    found = []
+    for width in widths:
+        bands = [(rows, cut.brick_along(shape, {y: rows, x: width})) for rows in CANDIDATE_BANDS]
+        for rows in heights:
+            brick = cut.brick_along(shape, {y: rows, x: width})
+            found += [(brick, band) for least, band in bands if least < rows]
+    return found
 
 
 def _even(cost: CostModel, shape: Shape, cut: Cut) -> list[int]:

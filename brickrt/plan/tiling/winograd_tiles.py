@@ -29,17 +29,20 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
     raw = raw_bytes(graph, node, cost.algorithms[k])
     constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
 
+    def pieces_of(brick: Shape) -> list[int]:
+        return [-(-e // b) for e, b in zip(out, brick, strict=True)]
+
     def modelled(brick: Shape) -> tuple[float, int]:
         """Time of the core that has most, and the number of tasks."""
-        counts = [-(-e // b) for e, b in zip(out, brick, strict=True)]
+        counts = pieces_of(brick)
         tasks = math.prod(counts)
         rounds = -(-tasks // device.cores)
         pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
         us = winograd_us(axes, x[1], brick, device, CoreShare(rounds, pieces, constants, raw))
         return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1)), tasks
 
-    times = {tuple(brick): modelled(tuple(brick)) for brick in product(*_edges(axes, out, device, most))}
-    return min((brick for brick in times if times[brick][1] < 2 * most), key=times.__getitem__)
+    bricks = product(*_edges(axes, out, device, most))
+    return min((brick for brick in bricks if math.prod(pieces_of(brick)) < 2 * most), key=modelled)
 
 
 def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Iterator[list[int]]:

@@ -17,11 +17,15 @@ from brickrt.ops.types import Boxes
 
 
 class MoveKernel(Kernel):
-    """Kernels that copy. `shape_class` marks the axes that all boxes of the class cover completely. Extents up to the
-    lanes of a vector are known, for which there is less code."""
+    """Kernels that copy. `shape_class` marks the axes that all boxes of the class cover completely."""
 
     sized: ClassVar[bool] = True
-    least_open: ClassVar[int] = 17
+
+    @property
+    def least_open(self) -> int:
+        """See `Kernel`: among plain tensors, extents up to the lanes of a vector are known, for which there is less
+        code; where channels lie in blocks, the innermost loop is over those of a block."""
+        return 2 if self.knows_channels else 17
 
     @classmethod
     def classify(

@@ -277,8 +277,8 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
 
     0 where `dim` is cut between groups of `group` channels alone. Boxes reach over blocks that they hold part of.
     """
-    lo, hi = (np.unique(ends[:, dim] % max(group, 1)) for ends in (boxes.lo, boxes.hi))
-    return math.gcd(*(lo // lanes).tolist(), *(-(-hi // lanes)).tolist())
+    lo, hi = (ends[:, dim] % max(group, 1) for ends in (boxes.lo, boxes.hi))
+    return math.gcd(*(int(np.gcd.reduce(cuts, initial=0)) for cuts in (lo // lanes, -(-hi // lanes))))
 
 
 @lru_cache(maxsize=1 << 12)

@@ -186,7 +186,7 @@ class SevenProducts(SpilledTile, ABC):
         f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
         share = frame.width // least(greatest(1, tiles.count), 4)
         apart = is_equal(tiles.count, 1) * LINE  # one tile alone prefetches all lines, others a line of their share
-        place = f.div(f.add(self.start, tiles.top - 1), tiles.top)  # the tile's number, where there are few
+        place = f.div(self.start, self.count)  # the tile's number, where there are few
         first = f.add(f.mul(place, PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
         mine, rows = f.address(self.later(), f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
         lines = [f.address(mine, n * apart, frame.dtype) for n in range(frame.width // LINE)]

@@ -76,7 +76,7 @@ class StrassenScheme(Kernel):
 
     @property
     def tile_rows(self) -> int:
-        """Most rows of a register tile; of some, one or two less."""
+        """Most rows of a register tile (`tile_rows`)."""
         return self.decided[0] if self.decided else tile_rows(int(self.part_rows), self.most)
 
     @property

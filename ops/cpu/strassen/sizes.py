@@ -14,7 +14,6 @@ from brickrt.ops.operators.matmul import MatMul
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
 CHUNKS = {1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
-KINDS = 3  # of register tiles that code has: so it is good for more numbers of rows
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
 
@@ -60,34 +59,33 @@ def part_rows(rows: int | Size, levels: int) -> list[int | Size]:
 
 
 def tile_rows(rows: int, most: int) -> int:
-    """Most rows of the register tiles that code for `rows` rows of a part has, at most `most`: these, one less and two
-    less. The fewest tiles, as equal as they can be, are among them."""
-    each, step = rows // max(1, -(-rows // most)), KINDS - 1
-    return most - step * -(-max(0, most - step - each) // step)
+    """Most rows of the register tiles that code for `rows` rows of a part has, at most `most`. Where there are half as
+    many rows, tiles have from half of `most` to `most`, which any number of rows can be cut in: one code does."""
+    return most if rows >= most // 2 else most // 2 - 1
 
 
 @dataclass(frozen=True)
 class TileCounts:
     """The register tiles of the rows of a part, the fewest of at most `most` rows: `count`, of which `more` have a row
-    more than the others, which have `each`. Code has tiles of up to `top` rows (`tile_rows`)."""
+    more than the others, which have `each`. Code has tiles of any of the `heights`."""
 
     count: int | Size
     each: int | Size
     more: int | Size
-    top: int
+    heights: range
 
     @staticmethod
     def of(rows: int | Size, top: int, most: int) -> TileCounts:
-        """Tiles that are as equal as they can be."""
-        count = greatest(1, -(-rows // most))
-        return TileCounts(count, rows // count, rows % count, top)
+        """Tiles that are as equal as they can be, of code that has tiles of up to `top` rows (`tile_rows`)."""
+        count, least_rows = greatest(1, -(-rows // most)), most // 2 if top == most else 1
+        return TileCounts(count, rows // count, rows % count, range(top, max(1, least_rows) - 1, -1))
 
     @property
     def runs(self) -> list[tuple[int | Size, int | Size, int]]:
         """Where tiles of one size begin, how many there are, and their rows."""
         runs = list[tuple[int | Size, int | Size, int]]()
         start: int | Size = 0
-        for rows in range(self.top, max(0, self.top - KINDS), -1):
+        for rows in self.heights:
             more, others = (alternative(is_equal(n, rows)) for n in (self.each + 1, self.each))
             repeat = more * self.more + others * (self.count - self.more)
             runs.append((start, repeat, rows))

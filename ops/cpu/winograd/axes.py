@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -59,52 +60,52 @@ class Axis:
     pad: int
     extent: int
 
-    @property
+    @cached_property
     def residues(self) -> int:
         """Convolutions of stride 1 that make up this one."""
         return self.stride if self.m > 1 else 1
 
-    @property
+    @cached_property
     def taps(self) -> int:
         """Taps of each residue; the first `whole` residues have as many, the others one less."""
         return -(-self.r // self.residues)
 
-    @property
+    @cached_property
     def whole(self) -> int:
         """Residues with all taps."""
         return self.r - self.residues * (self.taps - 1)
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Inputs of a tile, and points at which it is evaluated."""
         return self.m + self.taps - 1
 
-    @property
+    @cached_property
     def inputs(self) -> int:
         """Inputs of a tile, of all residues, `dilation` apart."""
         return (self.m - 1) * self.stride + self.r
 
-    @property
+    @cached_property
     def points(self) -> tuple[float, ...]:
         """The interpolation points p of the pairs ±p."""
         return POINTS[self.m, self.taps]
 
-    @property
+    @cached_property
     def products(self) -> int:
         """Multiplications of a tile, of all residues."""
         return self.residues * (self.n - 1) + self.whole
 
-    @property
+    @cached_property
     def step(self) -> int:
         """From one of the n inputs of a tile to the next."""
         return self.dilation * self.residues
 
-    @property
+    @cached_property
     def phases(self) -> int:
         """Tiles that lie between each other: a tile's pixels are `dilation` apart."""
         return self.dilation if self.m > 1 else 1
 
-    @property
+    @cached_property
     def reach(self) -> int:
         """Inputs from the first that an output reads to the last."""
         return (self.r - 1) * self.dilation + 1

@@ -53,7 +53,7 @@ class Probes:
 def probes(isa: Isa) -> Probes:
     """The compiled loops, kept on disk."""
     chains = CHAINS if isa.registers > CHAINS + 2 else FEW_CHAINS
-    library = load_module(_module(isa.lanes, chains), isa)
+    library = load_module(f"probes {chains}", lambda: _module(isa.lanes, chains), isa)
     return Probes(
         library.function("multiply_add", ctypes.c_int64, ctypes.c_void_p),
         library.function("stream", ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64),

@@ -21,6 +21,12 @@ def code_digest() -> str:
     return llvmlite.__version__ + sources_digest(folder, without=("cuda",))
 
 
+@cache
+def engine_digest() -> str:
+    """Digest of the sources that make the engine's own modules, which import from here and from operators alone."""
+    return sources_digest(Path(__file__).parent.parent)
+
+
 def digest_of(*parts: str) -> str:
     """Identity of machine code that these parts and the sources decide, 32 hexadecimal digits."""
     return hashlib.sha256("\n".join([code_digest(), *parts]).encode()).hexdigest()[:32]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from weakref import WeakValueDictionary
@@ -17,26 +17,26 @@ from brickrt.ops.cpu.sized_kernel import Outline, SizedCode, outline
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cpu.compile.code_cache import CODE_CACHE
 from brickrt.runtime.cpu.compile.compile_pool import Compilation
-from brickrt.runtime.cpu.compile.kernel_digest import digest_of, outline_digest
+from brickrt.runtime.cpu.compile.kernel_digest import digest_of, engine_digest, outline_digest
 from brickrt.runtime.progress import KernelProgress
 
 _LOADED: WeakValueDictionary[str, LoadedObjects] = WeakValueDictionary()  # by the names of functions, while in use
 _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may be in them until the process ends
 
 
-def load_module(module: ir.Module, isa: Isa) -> LoadedObjects:
+def load_module(name: str, make: Callable[[], ir.Module], isa: Isa) -> LoadedObjects:
     """The functions of a module of the engine itself, which stay until the process ends."""
-    _KEPT.append(_loaded([module_image(module, isa)], isa))
+    _KEPT.append(_loaded([module_image(name, make, isa)], isa))
     return _KEPT[-1]
 
 
-def module_image(module: ir.Module, isa: Isa) -> bytes:
-    """The object file of a module of the engine itself."""
-    text = str(module)
-    store, digest = _store(), digest_of(module.name, repr(isa), text)
+def module_image(name: str, make: Callable[[], ir.Module], isa: Isa) -> bytes:
+    """The object file of a module of the engine itself, which is made where it is not kept: its `name` says what of it
+    the sources of the engine do not."""
+    store, digest = _store(), digest_of(name, repr(isa), engine_digest())
     image = store.get(digest)
     if image is None:
-        image = to_object(text, isa)
+        image = to_object(make(), isa)
         store.put(digest, image)
     return image
 
@@ -59,12 +59,13 @@ class WantedKernel:
 
 class KernelLoader:
     """Kernels of one program. Helper processes compile the missing ones from the first `want` on; `load` gives all.
+    They are `broad` where other sizes are likely to follow.
 
     A context manager: leaving it leaves no helper behind.
     """
 
-    def __init__(self, isa: Isa) -> None:
-        self._isa = isa
+    def __init__(self, isa: Isa, broad: bool = False) -> None:
+        self._isa, self._broad = isa, broad
         self._store = _store()
         self._compilation = Compilation()
         self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
@@ -129,9 +130,9 @@ class KernelLoader:
             self._ask(digest, others[0][1])
 
     def _ask(self, digest: str, kernel: Kernel) -> None:
-        """Asks for code: that of another size of an outline is good for as many as it can be. A network of one size
-        needs none such, which takes longer to compile."""
-        broad = kernel.sized and CODE_CACHE.has(self._store, digest)
+        """Asks for code: that of a network of open sizes, or of another size of an outline, is good for as many as it
+        can be. A network of one size needs none such, which takes longer to compile."""
+        broad = kernel.sized and (self._broad or CODE_CACHE.has(self._store, digest))
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
     def __enter__(self) -> KernelLoader:

@@ -15,4 +15,4 @@ ANY = Isa(1, 16)  # no vectors in it
 @cache
 def compiled_mailbox() -> MailboxFunctions:
     """The functions for this process."""
-    return MailboxFunctions.at(load_module(mailbox_module(), ANY).address)
+    return MailboxFunctions.at(load_module("mailbox", mailbox_module, ANY).address)

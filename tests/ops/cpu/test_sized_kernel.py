@@ -21,7 +21,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.move import Take
+from brickrt.ops.operators.move import Concat, Reorder, Take
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.harness import HOST, check, run_kernel
@@ -57,6 +57,20 @@ def resized(n: int) -> Kernel:
 def nearest(n: int) -> Kernel:
     table = tuple(i // 2 for i in range(2 * n))
     return kernel(Take((None, None, table, table)), operand(1, 3, n, n))
+
+
+def doubled(n: int) -> Kernel:
+    table = tuple(i // 2 for i in range(2 * n))
+    return kernel(Take((None, None, table, table)), operand(1, 2 * LANES, n, n, block=LANES), block=LANES)
+
+
+def joined(n: int) -> Kernel:
+    ins = operand(1, 2 * LANES, n, n + 1, block=LANES), operand(1, LANES, n, n + 1, block=LANES)
+    return kernel(Concat(1), *ins, block=LANES)
+
+
+def laid_out_plainly(n: int) -> Kernel:
+    return kernel(Reorder("plain"), operand(1, 2 * LANES + 3, n, n + 1, block=LANES))
 
 
 def mean(n: int) -> Kernel:
@@ -96,6 +110,9 @@ def row_of_edges(n: int) -> Kernel:
     [
         (resized, [20, 33, 150]),
         (nearest, [20, 33, 150]),
+        (doubled, [5, 9, 16, 17, 150]),
+        (joined, [2, 7, 16, 17, 150]),
+        (laid_out_plainly, [2, 7, 16, 17, 150]),
         (mean, [40, 57, 64]),
         (with_positions, [17, 30, 512]),
         (first_token, [7, 30, 512]),
@@ -129,6 +146,18 @@ def test_what_is_looked_up_is_that_of_the_size(n):
     check(op, [x], blocks=[LANES], out_block=LANES)
     table = tuple(i * n // (3 * n) for i in range(3 * n))
     check(Take((None, None, table, None)), [x])
+
+
+@pytest.mark.parametrize("n", [2, 3, 7, 16, 33])
+def test_copies_of_images_in_blocks_run_the_code_of_others(n):
+    """Channels that do not fill the last block, too."""
+    rng, c = np.random.default_rng(n), 2 * LANES + 3
+    x, y = (rng.standard_normal((2, c, n, n + 1)).astype(np.float32) for c in (LANES, c))
+    table = tuple(i // 2 for i in range(2 * n))
+    check(Take((None, None, table, None)), [y], blocks=[LANES], out_block=LANES)
+    check(Concat(1), [x, y], blocks=[LANES, LANES], out_block=LANES)
+    check(Reorder("plain"), [y], blocks=[LANES])
+    check(Reorder("blocked"), [y], out_block=LANES)
 
 
 @pytest.mark.parametrize("n", [18, 37, 200])

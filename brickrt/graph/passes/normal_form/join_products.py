@@ -18,6 +18,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from brickrt.graph.allowance import allowance, hold
+from brickrt.graph.derived_constants import DERIVED
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.normal_form.move_chain import MoveChain
 from brickrt.graph.rewriter import origins, prune, unused_name
@@ -85,7 +86,8 @@ def _is_free(part: tuple[Shape, Take], reader: Op) -> bool:
 def _joined(group: Sequence[Node], types: dict[str, TensorType], constants: dict[str, np.ndarray]) -> list[Node]:
     """The product of all, and a slice of it in place of each."""
     first, bias = group[0], any(isinstance(node.op, MatMul) and node.op.bias for node in group)
-    parts = [np.concatenate([constants[node.inputs[1]] for node in group], axis=1)]
+    weights = tuple(constants[node.inputs[1]] for node in group)
+    parts = [DERIVED.get("joined", weights, lambda: np.concatenate(weights, axis=1))]
     if bias:
         parts.append(np.concatenate([_bias(node, types, constants) for node in group]))
     names = [first.inputs[0]]

@@ -51,7 +51,7 @@ class LaneGroups:
     @cached_property
     def held(self) -> list[int]:
         """The different numbers of groups that blocks hold, ascending."""
-        return np.unique(self.groups[:, 1] - self.groups[:, 0] + 1).tolist()
+        return sorted(set((self.groups[:, 1] - self.groups[:, 0] + 1).tolist()))
 
     @property
     def aligned(self) -> bool:

@@ -11,6 +11,9 @@ import numpy as np
 import pytest
 
 from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.emit.size_program import SizeProgram
+from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.strassen.sizes import CHUNKS, TileCounts, chunks_of, fits, part_rows, tile_rows
 from brickrt.ops.expr import apply, arg, const
@@ -139,10 +142,28 @@ def test_tiles_cover_the_rows_of_a_part_once(most):
         assert len({count for *_, count in runs}) <= 2 and sum(repeat for _, repeat, _ in runs) == -(-rows // most)
 
 
-def test_long_parts_have_one_code():
-    """T = 14: tiles of 14, 13 and 12 rows make up every part of 72 rows or more."""
-    assert {tile_rows(rows, 14) for rows in range(72, 2000)} == {14}
-    assert {tile_rows(rows, 14) for rows in range(29, 72)} == {10, 12, 14}
+def test_code_has_tiles_for_all_numbers_of_rows():
+    """T = 14: parts of 7 rows or more are cut in tiles of 7 to 14, shorter ones in one of 1 to 6."""
+    assert {tile_rows(rows, 14) for rows in range(7, 2000)} == {14}
+    assert {tile_rows(rows, 14) for rows in range(1, 7)} == {6}
+    for most, rows in product((6, 14), range(1, 200)):
+        tiles = TileCounts.of(rows, tile_rows(rows, most), most)
+        assert sum(repeat * count for _, repeat, count in tiles.runs) == rows
+        assert all(count in tiles.heights for _, _, count in tiles.runs)
+
+
+@pytest.mark.parametrize("kernel", [StrassenKernel, TwoLevelStrassenKernel])
+def test_broad_code_is_good_for_other_numbers_of_rows(kernel):
+    def made(rows):
+        a, b, y = (dense(TensorType(shape, F32)) for shape in ((rows, 64), (64, 64), (rows, 64)))
+        box = Boxes.whole((rows, 64))
+        _, (one,) = kernel.classify(MatMul(), (a, b), y, box, HOST)
+        return kernel(MatMul(), (a, b), y, HOST, (False, True), one, broad=True)
+
+    _, table = emit_sized(made(60), "kernel")
+    code = SizeProgram.of(table.answers, table.entries)
+    for rows in (28, 30, 57, 120, 147, 300, 1000):
+        assert code.table(outline(made(rows)).numbers) is not None, rows
 
 
 def test_parts_of_rows_are_all_rows():

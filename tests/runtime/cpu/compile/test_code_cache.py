@@ -94,10 +94,24 @@ def test_the_second_size_of_an_outline_gets_code_for_all_that_follow(tmp_path, m
         np.testing.assert_array_equal(out, outputs[12][:n])
 
 
-def product_of_rows() -> bytes:
-    """x [rows, 64] times constants [64, 96], y."""
-    weights = np.random.default_rng(1).random((64, 96), dtype=np.float32)
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", k]) for name, k in (("x", 64), ("y", 96))]
+def test_a_model_of_open_sizes_gets_code_for_all_that_follow_at_once(tmp_path, monkeypatch):
+    """An open first extent alone may be the batch, which does not vary much."""
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(load, "CODE_CACHE", CodeCache())
+    asked, build = list[bool](), compile_pool.build
+    monkeypatch.setattr(compile_pool, "build", lambda kernel: asked.append(kernel.broad) or build(kernel))
+    runtime = Runtime(product_of_rows("n", "rows"), device="cpu", threads=1, exact=True)
+    rows = np.random.default_rng(0).random((1, 12, 64), dtype=np.float32)
+    outputs = {n: runtime.execute({"x": rows[:, :n]})["y"] for n in (7, 8, 12, 9, 10)}
+    assert asked == [True]
+    for n, out in outputs.items():
+        np.testing.assert_array_equal(out, outputs[12][:, :n])
+
+
+def product_of_rows(*lead: str) -> bytes:
+    """x [rows, 64], or with `lead` instead of rows, times constants [64, 96], y."""
+    weights, lead = np.random.default_rng(1).random((64, 96), dtype=np.float32), lead or ("n",)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [*lead, k]) for name, k in (("x", 64), ("y", 96))]
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     graph = helper.make_graph([node], "rows", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()

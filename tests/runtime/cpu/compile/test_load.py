@@ -83,13 +83,18 @@ def test_equal_kernels_are_compiled_once(folder):
 
 def test_a_module_is_compiled_once_and_works_on_words(folder, monkeypatch):
     """`add` sets word 2 of its context to the sum of words 0 and 1 and its argument."""
-    module = ir.Module("add")
-    f = NativeFunction(module, "add", I64)
-    f.put(f.b.add(f.b.add(f.field(0), f.field(1)), f.fn.args[1]), f.context, 2)
-    f.finish()
+
+    def make():
+        module = ir.Module("add")
+        f = NativeFunction(module, "add", I64)
+        f.put(f.b.add(f.b.add(f.field(0), f.field(1)), f.fn.args[1]), f.context, 2)
+        f.finish()
+        return module
+
     for _ in range(2):
         words = (ctypes.c_int64 * 3)(5, 7)
-        load_module(module, ISA).function("add", ctypes.c_void_p, ctypes.c_int64)(ctypes.addressof(words), 30)
+        loaded = load_module("add", make, ISA)
+        loaded.function("add", ctypes.c_void_p, ctypes.c_int64)(ctypes.addressof(words), 30)
         assert list(words) == [5, 7, 42]
         monkeypatch.setattr(loading, "to_object", lambda *_: pytest.fail("compiled again"))
     assert len(list(folder.iterdir())) == 1
