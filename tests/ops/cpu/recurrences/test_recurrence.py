@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.expr import Expr, apply, arg
@@ -71,15 +73,55 @@ def test_layers(case, layer, isa):
     check(op, operands(op, *CASES[case]), isa, packed=packed)
 
 
-@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes"])
-def test_weights_that_are_no_constants(layer):
-    op = LAYERS[layer]
+def test_weights_that_are_no_constants():
+    op = LAYERS["lstm both ways"]
     check(op, operands(op, 3, 4, 21), HOST)
 
 
-def test_parts_are_bits_of_the_whole():
+def test_weights_of_bytes_must_be_constants():
+    op = LAYERS["lstm of bytes"]
+    with pytest.raises(ValueError, match="must be constants"):
+        run_kernel(op, operands(op, 3, 4, 21), Boxes.whole((2, 3, 2, 4, 21)))
+
+
+@pytest.mark.parametrize("isa", [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")])
+@pytest.mark.parametrize("largest", [0.0, 1e-35, 3e-3, 40.0, 1e30])
+def test_states_of_any_size_times_bytes(largest, isa):
+    """The unit of a state's bytes is its own; others of the same step do not change it."""
+    op = Recurrence(1, (False,), (apply("mul", value(1), value(2)),), scaled=True)
+    arrays = operands(op, 1, 5, 70)
+    arrays[-1][:, 2:4] *= np.float32(largest)
+    with np.errstate(over="ignore"):
+        check(op, arrays, isa, packed=[False, True, True, False])
+
+
+def test_a_state_without_a_number_stays_in_its_sequence():
+    op, packed = LAYERS["bytes without a bias"], [False, True, True, False]
+    arrays = operands(op, 2, 3, 24)
+    arrays[-1][0, 1, 5] = np.nan
+    got = run_kernel(op, arrays, Boxes.whole((1, 2, 1, 3, 24)), packed=packed)
+    assert np.isnan(got[:, :, :, 1]).all()
+    assert np.isfinite(got[:, :, :, [0, 2]]).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    hidden=st.integers(1, 150), batch=st.integers(1, 5), gates=st.sampled_from([1, 4]), most=st.sampled_from([1, 127])
+)
+def test_products_of_bytes_and_states(hidden, batch, gates, most):
+    """Sums of every width, of weights that are all the largest too."""
+    op = Recurrence(4, (True,), lstm_steps(), scaled=True) if gates == 4 else LAYERS["bytes without a bias"]
+    arrays = operands(op, 2, batch, hidden)
+    arrays[1] = np.where(np.random.default_rng(hidden).random(arrays[1].shape) < 0.9, most, -128).astype(np.int8)
+    arrays[2] /= 128.0
+    check(op, arrays, HOST, packed=[False, True, True, *[False] * op.states])
+
+
+@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes"])
+def test_parts_are_bits_of_the_whole(layer):
     """A direction, or some sequences, as a task has them: whatever register tiles they are in."""
-    op, packed = LAYERS["lstm both ways"], [False, True, True, True, False]
+    op = LAYERS[layer]
+    packed = [False, True, *[True] * (op.bias + op.scaled), False, False]
     arrays = operands(op, 6, 7, 19)
     whole = run_kernel(op, arrays, Boxes.whole((2, 6, 2, 7, 19)), packed=packed)
     for d, lo, hi in ((0, 0, 7), (1, 2, 4), (1, 6, 7)):
