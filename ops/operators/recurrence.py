@@ -27,7 +27,8 @@ class Recurrence(Op):
     that the last state is multiplied with in each step; a bias [D, G·H] of these products, if `bias`; their scale
     [D, G·H], if `scaled`, when the weights are int8; what tells steps of time that a sequence has from others, [T, B],
     if `masked`; then for each state where it begins, [D, B, H]. A direction that is `backward` begins with the last
-    step of time.
+    step of time. Kernels may round the last state of each sequence to `state_bytes` bytes of its largest element before
+    they multiply it with weights of bytes: to 16 bits, or 23, which is as near as float32 is.
 
     `steps` has an expression for each state, computed in this order: `Arg(g)` is the product of what the layer reads
     for gate g, `Arg(G + g)` that of the last state before the step, `Arg(2G + s)` state s before the step, then comes
@@ -41,6 +42,7 @@ class Recurrence(Op):
     bias: bool = False
     masked: bool = False
     scaled: bool = False
+    state_bytes: int = 3
 
     @property
     def main(self) -> int:
@@ -54,6 +56,8 @@ class Recurrence(Op):
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
         """All inputs are float32, but for weights that have a scale, and agree in T, B, D, G and H."""
+        if self.state_bytes not in (2, 3):
+            raise ValueError(f"{self.name}: {self.state_bytes} bytes of a state, not 2 or 3")
         if len(ins) != self.main + self.states or not self.states:
             raise ValueError(f"{self.name}: {len(ins)} inputs, expected {self.main + self.states}")
         products, weights = ins[:2]

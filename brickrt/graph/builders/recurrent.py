@@ -162,7 +162,8 @@ def recurrent_layer(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights)
     operands += [live] if live else []
     shape = (len(backward), batch, fed_back.shape[-1])
     operands += [_initial(b, node, s, shape, swapped) for s in reversed(range(cell.states))]
-    op = Recurrence(cell.gates, backward, steps, bool(inner), bool(live), given.scale is not None)
+    kinds = bool(inner), bool(live), given.scale is not None
+    op = Recurrence(cell.gates, backward, steps, *kinds, given.state_bytes)
     out = b.emit(op, *operands)
     return _outputs(b, node, out, live, swapped)
 

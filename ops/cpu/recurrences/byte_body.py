@@ -1,11 +1,13 @@
 """The code of a recurrent layer whose weights are bytes.
 
-Before each step of time the last state of every sequence is rounded to 23 bits, in three planes of unsigned bytes:
+Before each step of time the last state of every sequence is rounded to 23 bits of its largest element, in three planes
+of unsigned bytes, or to 16 bits, in two:
 
     state  ≈  (plane 0 + 256 · plane 1 + 65536 · (plane 2 - 64)) · unit,    unit = largest of the state / (2²² - 1)
+    state  ≈  (plane 0 + 256 · (plane 1 - 128)) · unit,                     unit = largest of the state / (2¹⁵ - 1)
 
-That is as near as float32 is to the largest. Words of four adjacent bytes of a plane are multiplied with words of
-weights and summed as integers: each plane has sums of its own, which become one number behind the last word.
+Words of four adjacent bytes of a plane are multiplied with words of weights and summed as integers: each plane has sums
+of its own, which become one number behind the last word.
 """
 
 from __future__ import annotations
@@ -23,10 +25,9 @@ from brickrt.ops.cpu.products.words.byte_dot import ByteDot
 from brickrt.ops.cpu.products.words.word_dot import Parts
 from brickrt.ops.cpu.products.words.words import WORD
 from brickrt.ops.cpu.recurrences.body import F32, RecurrenceBody, Tile, TimeStep
-from brickrt.ops.cpu.recurrences.scheme import LINE, PLANES, RecurrenceScheme
+from brickrt.ops.cpu.recurrences.scheme import LINE, MIDDLES, RecurrenceScheme
 
 U8 = np.dtype(np.uint8)
-TOP = 2**22 - 1
 LEAST = 2.0**-100  # what the largest element counts as where all are less, so that nothing is divided by zero
 SIGNLESS = 0x7FFFFFFF
 BITS = 8  # of a byte
@@ -42,6 +43,8 @@ class ByteRecurrenceBody(RecurrenceBody):
         self.dot = ByteDot.of(f, kernel.isa)
         self.room = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers)
         self.first = f.box(3)[0]
+        self.planes = range(kernel.planes)
+        self.middle = MIDDLES[kernel.planes] << BITS * self.planes[-1]  # of what all planes hold together
 
     # ---- the state in bytes
 
@@ -51,18 +54,19 @@ class ByteRecurrenceBody(RecurrenceBody):
         with f.loop(*f.box(3)) as b:
             state, room = f.address(pointer, f.mul(b, apart), F32), self.room_of(b)
             largest = self.largest(state)
-            unit = f.b.fmul(largest, ir.Constant(FLOAT, float(np.float32(1 / TOP))))
+            top = self.middle - 1
+            unit = f.b.fmul(largest, ir.Constant(FLOAT, float(np.float32(1 / top))))
             f.store(unit, self.unit_of(room), 0, F32)
-            self.store_bytes(state, room, f.splat(f.b.fdiv(ir.Constant(FLOAT, float(TOP)), largest), self.k.lanes))
+            self.store_bytes(state, room, f.splat(f.b.fdiv(ir.Constant(FLOAT, float(top)), largest), self.k.lanes))
 
     def room_of(self, b: Index) -> ir.Value:
         """Where the planes of a sequence lie."""
         f, k = self.f, self.k
-        return f.address(self.room, f.mul(f.sub(b, self.first), PLANES * k.plane + LINE), U8)
+        return f.address(self.room, f.mul(f.sub(b, self.first), k.planes * k.plane + LINE), U8)
 
     def unit_of(self, room: ir.Value) -> ir.Value:
         """Where the unit of a sequence's planes lies."""
-        return self.f.address(room, PLANES * self.k.plane, U8)
+        return self.f.address(room, self.k.planes * self.k.plane, U8)
 
     def largest(self, state: ir.Value) -> ir.Value:
         """The largest magnitude of a state, by its bits: NaN is larger than all numbers."""
@@ -82,11 +86,12 @@ class ByteRecurrenceBody(RecurrenceBody):
         """Rounds a state to the planes; `units` is what elements are multiplied with."""
         f, k = self.f, self.k
         kind = vector(I32, k.lanes)
+        begin = UNITS + self.middle % 2**22  # the middle of three planes is what UNITS has in its lowest bits
 
         def store(column: Index, mask: ir.Value | None = None) -> None:
             scaled = f.b.fmul(f.load(state, column, F32, k.lanes, mask), units)
-            bits = f.b.bitcast(f.b.fadd(scaled, fill(scaled.type, UNITS)), kind)  # its lowest 23 bits, plus 2²²
-            for p in range(PLANES):
+            bits = f.b.bitcast(f.b.fadd(scaled, fill(scaled.type, begin)), kind)
+            for p in self.planes:
                 byte = f.b.trunc(f.b.lshr(bits, fill(kind, BITS * p)), vector(I8, k.lanes))
                 f.store(byte, room, f.add(column, p * k.plane), U8, k.lanes, mask)
 
@@ -113,7 +118,7 @@ class ByteRecurrenceBody(RecurrenceBody):
         with f.loop(0, k.words) as c:
             factors = [[self.dot.weight(self.word(words, f.add(c, 1), g)) for g in gates] for words in weights]
             for room, of_tiles in zip(rooms, sums, strict=True):
-                planes = [self.dot.pixel(self.bytes_of(room, c, p)) for p in range(PLANES)]
+                planes = [self.dot.pixel(self.bytes_of(room, c, p)) for p in self.planes]
                 for of_gates, factor in zip(of_tiles, factors, strict=True):
                     for variables, weight in zip(of_gates, factor, strict=True):
                         self.add_products(variables, planes, weight)
@@ -142,7 +147,7 @@ class ByteRecurrenceBody(RecurrenceBody):
         """The sums of each plane at their beginning."""
         nothing = zeros(vector(I32, self.k.lanes))
         last = self.word(words, 0, gate)
-        return [self.f.variable(last if p == PLANES - 1 else nothing) for p in range(PLANES)]
+        return [self.f.variable(last if p == self.planes[-1] else nothing) for p in self.planes]
 
     def add_products(self, variables: Sequence[Variable], planes: Sequence[Parts], weight: Parts) -> None:
         """Adds the products of a word of each plane to its sums."""

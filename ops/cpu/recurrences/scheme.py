@@ -18,10 +18,9 @@ from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.types import Boxes
 
 MOST_ROWS = 8  # of a register tile: more code gains nothing
-PLANES = 3
-"""Bytes that weights of bytes multiply for each element of the state."""
 LINE = 64  # bytes of a cache line
-MIDDLE = 64  # what is added to the last plane, to make it unsigned
+MIDDLES = {2: 128, 3: 64}
+"""What is added to the last of so many planes of bytes, to make it unsigned."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,12 @@ class RecurrenceScheme(Kernel):
     @property
     def sums_each(self) -> int:
         """Registers that the sums of a vector of elements take, of one sequence."""
-        return self.op.gates * (PLANES if self.op.scaled else 1)
+        return self.op.gates * (self.planes if self.op.scaled else 1)
+
+    @property
+    def planes(self) -> int:
+        """Bytes that weights of bytes multiply for each element of the state."""
+        return self.op.state_bytes
 
     @property
     def words(self) -> int:
@@ -96,7 +100,7 @@ class RecurrenceScheme(Kernel):
     @property
     def workspace(self) -> int:
         """The bytes of each sequence's state, and their unit in a line of its own."""
-        return self.out.shape[BATCH] * (PLANES * self.plane + LINE) if self.op.scaled else 0
+        return self.out.shape[BATCH] * (self.planes * self.plane + LINE) if self.op.scaled else 0
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights [D, H, G·H] → [D, tile, H, G, lanes], others [D, G·H] → [D, tile, G, lanes], zero beyond H. Of bytes
@@ -104,7 +108,7 @@ class RecurrenceScheme(Kernel):
         if not 0 < i < self.op.main or self.is_mask(i):
             return super().pack(i, array)
         if i == 1 and self.op.scaled:
-            begun = -MIDDLE * array.sum(1, dtype=np.int32, keepdims=True)
+            begun = -MIDDLES[self.planes] * array.sum(1, dtype=np.int32, keepdims=True)
             array = np.concatenate([begun, pack_words(array, 1)], axis=1)
         split = array.reshape(*array.shape[:-1], self.op.gates, self.hidden)
         missing = self.tiles * self.lanes - self.hidden

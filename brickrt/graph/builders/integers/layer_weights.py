@@ -21,12 +21,14 @@ BYTES = np.iinfo(np.int8)
 @dataclass(frozen=True, eq=False)
 class LayerWeights:
     """Weights [D, G·H, I] of what a layer reads and [D, G·H, H] of its state: floats, or signed bytes. Those of the
-    state have a `scale` [D, G·H] then, and `product` multiplies rows [T·B, I] with the others and adds a bias."""
+    state have a `scale` [D, G·H] then, and `product` multiplies rows [T·B, I] with the others and adds a bias. Kernels
+    may round states to `state_bytes`, as `Recurrence` says."""
 
     read: np.ndarray
     fed_back: np.ndarray
     scale: np.ndarray | None = None
     product: Callable[[Builder, str, str], str] | None = None
+    state_bytes: int = 3
 
 
 def dequantized_weights(b: Builder, node: OnnxNode) -> LayerWeights | None:

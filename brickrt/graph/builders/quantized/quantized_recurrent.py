@@ -21,6 +21,8 @@ from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
 from brickrt.ops.operators.matmul import MatMul
 
+STATE_BYTES = 2  # where ONNX Runtime rounds states to one
+
 
 @builds("DynamicQuantizeLSTM", domain=CONTRIB)
 def dynamic_lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
@@ -29,7 +31,7 @@ def dynamic_lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     if not b.recurrences or not b.integers:
         raise Unsupported("recurrent layers of bytes on this device")
     (read, scale), (fed_back, state_scale) = (_factors(b, node, k, at) for k, at in ((1, 8), (2, 10)))
-    given = LayerWeights(read, fed_back, state_scale, partial(_product, weights=matrix_of(read, scale)))
+    given = LayerWeights(read, fed_back, state_scale, partial(_product, weights=matrix_of(read, scale)), STATE_BYTES)
     return recurrent_layer(b, replace(node, inputs=node.inputs[:8]), LSTM, given)
 
 
