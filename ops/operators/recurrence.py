@@ -15,7 +15,7 @@ from brickrt.ops.expr import Expr
 from brickrt.ops.regions import box_shape, columns, settle
 from brickrt.ops.types import Boxes, TensorType
 
-F32, S8 = np.dtype(np.float32), np.dtype(np.int8)
+F32, F16, S8 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8)
 DIRECTION, BATCH = 2, 3  # dimensions of the output along which nothing hangs together
 
 
@@ -55,7 +55,7 @@ class Recurrence(Op):
         return len(self.steps)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
-        """All inputs are float32, but for weights that have a scale, and agree in T, B, D, G and H."""
+        """All inputs are float32, but for weights, which may be float16, and those that have a scale, and agree in T, B, D, G and H."""
         if self.state_bytes not in (2, 3):
             raise ValueError(f"{self.name}: {self.state_bytes} bytes of a state, not 2 or 3")
         if len(ins) != self.main + self.states or not self.states:
@@ -71,8 +71,9 @@ class Recurrence(Op):
             + [(time, batch)] * self.masked
             + [(directions, batch, hidden)] * self.states
         )
-        kinds = [S8 if k == 1 and self.scaled else F32 for k in range(len(ins))]
-        fits = [t.shape for t in ins] == want and [t.dtype for t in ins] == kinds
+        kinds = [S8] if self.scaled else [F32, F16]
+        fits = [t.shape for t in ins] == want and weights.dtype in kinds
+        fits = fits and all(t.dtype == F32 for t in (products, *ins[2:]))
         if not fits or directions != len(self.backward):
             raise ValueError(
                 f"{self.name}: {', '.join(map(str, ins))} do not fit {self.gates} gates and the directions"

@@ -106,17 +106,17 @@ class RecurrenceBody:
             start = end
 
     def weight(self, d: Index, tile: Tile) -> Weight:
-        """The weights of a vector of elements."""
+        """The weights of a vector of elements, in float32."""
         f, k = self.f, self.k
-        gates, lanes = k.op.gates, k.lanes
+        gates, lanes, kind = k.op.gates, k.lanes, k.ins[1].dtype
         if k.packed[1]:
             start = f.mul(f.add(f.mul(d, k.tiles), tile.number), k.hidden * gates * lanes)
-            base, row, apart, mask = f.address(self.weights, start, F32), gates * lanes, lanes, None
+            base, row, apart, mask = f.address(self.weights, start, kind), gates * lanes, lanes, None
         else:
             strides = k.ins[1].strides
-            base = f.address(self.weights, f.add(f.mul(d, strides[0]), f.mul(tile.number, lanes)), F32)
+            base = f.address(self.weights, f.add(f.mul(d, strides[0]), f.mul(tile.number, lanes)), kind)
             row, apart, mask = strides[1], k.hidden, tile.mask
-        return lambda c, g: f.load(base, f.add(f.mul(c, row), g * apart), F32, lanes, mask)
+        return lambda c, g: f.load(base, f.add(f.mul(c, row), g * apart), kind, lanes, mask)
 
     def tile(self, step: TimeStep, tiles: Sequence[Tile], rows: Sequence[Index]) -> None:
         """One register tile: all sums, then the states of each sequence."""

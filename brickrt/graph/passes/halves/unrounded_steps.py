@@ -14,7 +14,6 @@ from dataclasses import fields, replace
 
 import numpy as np
 
-from brickrt.graph.ir import Graph
 from brickrt.ops.base import Op
 from brickrt.ops.expr import TEST, Apply, Arg, Const, Expr, cast, walk
 from brickrt.ops.operators.rowwise import Rowwise, Step
@@ -26,11 +25,9 @@ ABRUPT = TEST | {"floor", "ceil", "round", "sign", "mod", "fmod", "eq", "ne"}
 Change = Callable[[Expr], Expr]
 
 
-def unrounded_steps(graph: Graph) -> Graph:
-    """The graph with fewer roundings; as it is where nothing is float16 between tensors."""
-    nodes = tuple(replace(node, op=_changed(node.op, unrounded)) for node in graph.nodes)
-    same = all(new.op is old.op for new, old in zip(nodes, graph.nodes, strict=True))
-    return graph if same else replace(graph, nodes=nodes).verify()
+def unrounded_op(op: Op) -> Op:
+    """An operator of the same types with fewer roundings; itself where it has none of float16."""
+    return _changed(op, unrounded)
 
 
 def unrounded(expr: Expr) -> Expr:

@@ -84,9 +84,21 @@ def test_layers(case, layer, isa):
     check(op, operands(op, *CASES[case]), isa, packed=packed)
 
 
-def test_weights_that_are_no_constants():
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_weights_that_are_no_constants(dtype):
     op = LAYERS["lstm both ways"]
-    check(op, operands(op, 3, 4, 21), HOST)
+    arrays = operands(op, 3, 4, 21)
+    arrays[1] = arrays[1].astype(dtype)
+    check(op, arrays, HOST)
+
+
+@pytest.mark.parametrize("isa", [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")])
+@pytest.mark.parametrize("case", ["one sequence", "a ragged state"])
+def test_weights_of_float16(case, isa):
+    op = LAYERS["lstm both ways"]
+    arrays = operands(op, *CASES[case])
+    arrays[1] = arrays[1].astype(np.float16)
+    check(op, arrays, isa, packed=[False, True, True, False, False])
 
 
 def test_weights_of_bytes_must_be_constants():
@@ -148,7 +160,7 @@ def test_part_of_time_is_refused():
         run_kernel(op, operands(op, 4, 1, 8), Boxes(np.array([[0, 1, 0, 0, 0]]), np.array([[2, 4, 1, 1, 8]])))
 
 
-@pytest.mark.parametrize("change", ["rank", "hidden", "dtype", "count"])
+@pytest.mark.parametrize("change", ["rank", "hidden", "dtype", "weights", "count"])
 def test_operands_that_do_not_fit_are_refused(change):
     op = LAYERS["lstm"]
     types = [TensorType(a.shape, a.dtype) for a in operands(op, 4, 2, 8)]
@@ -156,6 +168,7 @@ def test_operands_that_do_not_fit_are_refused(change):
         "rank": [TensorType((4, 64), F32), *types[1:]],
         "hidden": [types[0], TensorType((1, 8, 31), F32), *types[2:]],
         "dtype": [*types[:-1], TensorType(types[-1].shape, np.dtype(np.float64))],
+        "weights": [types[0], TensorType(types[1].shape, np.dtype(np.int8)), *types[2:]],
         "count": types[:-1],
     }
     with pytest.raises(ValueError, match="Recurrence"):
