@@ -55,7 +55,7 @@ class Recurrence(Op):
         return len(self.steps)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
-        """All inputs are float32, but for weights, which may be float16, and those that have a scale, and agree in T, B, D, G and H."""
+        """All inputs are float32, but for weights that are float16 or have a scale, and agree in T, B, D, G and H."""
         if self.state_bytes not in (2, 3):
             raise ValueError(f"{self.name}: {self.state_bytes} bytes of a state, not 2 or 3")
         if len(ins) != self.main + self.states or not self.states:

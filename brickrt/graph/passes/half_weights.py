@@ -4,7 +4,7 @@ Builders widen a model's float16 weights to float32, which is what ONNX computes
 that float16 holds exactly are narrowed again: kernels widen them in registers, in the time that sums take anyway.
 
 A convolution by Winograd's algorithm reads sums of weights in float32, `WINOGRAD_BYTES` for each: that many are left
-wide as takes a fifth more memory at most, those with the most pixels first, where the algorithm saves most.
+wide as takes a seventh more memory at most, those with the most pixels first, where the algorithm saves most.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from brickrt.ops.types import TensorType
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 WINOGRAD_BYTES = 20  # that a weight of 3×3 takes: four sums and itself
-SHARE = 0.16  # of the bytes of all constants, which wide weights may take in addition
+SHARE = 0.14  # of the bytes of all constants, which wide weights may take in addition
 FEW = 256  # weights that are looked at first: others than a float16 model's hardly ever pass
 PIECE = 1 << 20  # weights that are compared at a time
 

@@ -107,7 +107,7 @@ def test_a_network_of_any_length_runs_on_kernels(direction):
 
 
 def bytes_model(op_type: str, dtype: type, axis: int | None, rounded: bool) -> tuple[onnx.ModelProto, dict]:
-    """DequantizeLinear of both weights ─ a layer in both directions, which reads x as it is, or `rounded`: x ─ Q ─ DQ."""
+    """DequantizeLinear of both weights ─ a layer in both directions, which reads x, or `rounded`: x ─ Q ─ DQ."""
     rng, (d, hidden, width), info = np.random.default_rng(3), (2, 21, 8), np.iinfo(dtype)
     shape = () if axis is None else (d,) if axis == 0 else (GATES[op_type] * hidden,)
     tensors = {name: rng.integers(info.min // 2, info.max // 2 + 1, (d, GATES[op_type] * hidden, columns)).astype(dtype)

@@ -13,7 +13,6 @@ from brickrt.graph.builders.integers.block_weights import BlockWeights
 from brickrt.graph.builders.integers.integer_products import integer_matmul
 from brickrt.graph.builders.integers.packed_weights import stored_product
 from brickrt.graph.builders.integers.quantized_tensors import S8, U8
-from brickrt.graph.builders.scalar import F32
 
 BYTES = np.iinfo(np.int8)
 

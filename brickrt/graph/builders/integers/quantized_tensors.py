@@ -101,7 +101,7 @@ def note_parameters(b: Builder, x: str, scale: str, zero: str, axis: int = 0) ->
 
 
 def note_moved(b: Builder, source: str, target: str, move: Callable[[str], str]) -> None:
-    """Remembers that `target` is what `move` makes of `source`: it does the same with the bytes that this stands for."""
+    """Remembers that `target` is what `move` makes of `source`: so it does with the bytes that this stands for."""
     known = as_bytes(b, source)
     if known and b.resolve(source) != b.resolve(target):
         twin, scale, zero = known

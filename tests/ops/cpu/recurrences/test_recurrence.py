@@ -53,7 +53,7 @@ LAYERS = {
     "lstm both ways": Recurrence(4, (False, True), lstm_steps(), bias=True),
     "backward": Recurrence(1, (True,), one_gate(), bias=True),
     "lstm of bytes": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True),
-    "lstm of bytes and states of two": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True, state_bytes=2),
+    "lstm of bytes, states of two": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True, state_bytes=2),
     "bytes without a bias": Recurrence(1, (True,), one_gate(), scaled=True),
 }
 
@@ -141,7 +141,7 @@ def test_products_of_bytes_and_states(hidden, batch, gates, most):
     check(op, arrays, HOST, packed=[False, True, True, *[False] * op.states])
 
 
-@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes", "lstm of bytes and states of two"])
+@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes", "lstm of bytes, states of two"])
 def test_parts_are_bits_of_the_whole(layer):
     """A direction, or some sequences, as a task has them: whatever register tiles they are in."""
     op = LAYERS[layer]
