@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import fields, replace
+from typing import Any
 
 import numpy as np
 
@@ -37,11 +38,12 @@ def unrounded(expr: Expr) -> Expr:
 
 def _changed(op: Op, change: Change) -> Op:
     """The operator with its expressions changed; itself where all stay."""
-    given = {field.name: getattr(op, field.name) for field in fields(op)}
-    found = {name: change(value) for name, value in given.items() if isinstance(value, Expr)}
+    known: Any = op  # all operators are dataclasses
+    given = {field.name: getattr(op, field.name) for field in fields(known)}
+    found: dict[str, Any] = {name: change(value) for name, value in given.items() if isinstance(value, Expr)}
     if isinstance(op, Rowwise):
         found["steps"] = tuple(_changed_step(step, change) for step in op.steps)
-    return op if all(found[name] == given[name] for name in found) else replace(op, **found)
+    return op if all(found[name] == given[name] for name in found) else replace(known, **found)
 
 
 def _changed_step(step: Step, change: Change) -> Step:
