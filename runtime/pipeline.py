@@ -31,6 +31,8 @@ from brickrt.graph.passes.ablation.single_steps import single_steps
 from brickrt.graph.passes.fuse import fuse_half_epilogues
 from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.passes.half_weights import narrow_weights
+from brickrt.graph.passes.halves.wide_tensors import wide_tensors
+from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, with_deciding_inputs
 from brickrt.graph.time_budget import preparing
@@ -154,7 +156,9 @@ class Pipeline:
     def _in_precision(self, graph: Graph) -> Graph:
         spec = self.engine.spec
         if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
-            return fuse_half_epilogues(narrow_weights(graph))  # "generic" processors cannot widen float16
+            wide = graph if self.options.exact else wide_tensors(graph)
+            fused = graph if wide is graph else rewritten(wide)
+            return fuse_half_epilogues(narrow_weights(fused, graph))  # "generic" processors cannot widen float16
         return to_half_precision(graph, self.options.precision, factors_only=spec.kind == "cpu")
 
     def lower(self, plan: Plan) -> TaskGraph:

@@ -15,7 +15,7 @@ from brickrt.ops.expr import Expr
 from brickrt.ops.regions import box_shape, columns, settle
 from brickrt.ops.types import Boxes, TensorType
 
-F32, S8 = np.dtype(np.float32), np.dtype(np.int8)
+F32, F16, S8 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(np.int8)
 DIRECTION, BATCH = 2, 3  # dimensions of the output along which nothing hangs together
 
 
@@ -27,7 +27,8 @@ class Recurrence(Op):
     that the last state is multiplied with in each step; a bias [D, G·H] of these products, if `bias`; their scale
     [D, G·H], if `scaled`, when the weights are int8; what tells steps of time that a sequence has from others, [T, B],
     if `masked`; then for each state where it begins, [D, B, H]. A direction that is `backward` begins with the last
-    step of time.
+    step of time. Kernels may round the last state of each sequence to `state_bytes` bytes of its largest element before
+    they multiply it with weights of bytes: to 16 bits, or 23, which is as near as float32 is.
 
     `steps` has an expression for each state, computed in this order: `Arg(g)` is the product of what the layer reads
     for gate g, `Arg(G + g)` that of the last state before the step, `Arg(2G + s)` state s before the step, then comes
@@ -41,6 +42,7 @@ class Recurrence(Op):
     bias: bool = False
     masked: bool = False
     scaled: bool = False
+    state_bytes: int = 3
 
     @property
     def main(self) -> int:
@@ -53,7 +55,9 @@ class Recurrence(Op):
         return len(self.steps)
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
-        """All inputs are float32, but for weights that have a scale, and agree in T, B, D, G and H."""
+        """All inputs are float32, but for weights that are float16 or have a scale, and agree in T, B, D, G and H."""
+        if self.state_bytes not in (2, 3):
+            raise ValueError(f"{self.name}: {self.state_bytes} bytes of a state, not 2 or 3")
         if len(ins) != self.main + self.states or not self.states:
             raise ValueError(f"{self.name}: {len(ins)} inputs, expected {self.main + self.states}")
         products, weights = ins[:2]
@@ -67,8 +71,9 @@ class Recurrence(Op):
             + [(time, batch)] * self.masked
             + [(directions, batch, hidden)] * self.states
         )
-        kinds = [S8 if k == 1 and self.scaled else F32 for k in range(len(ins))]
-        fits = [t.shape for t in ins] == want and [t.dtype for t in ins] == kinds
+        kinds = [S8] if self.scaled else [F32, F16]
+        fits = [t.shape for t in ins] == want and weights.dtype in kinds
+        fits = fits and all(t.dtype == F32 for t in (products, *ins[2:]))
         if not fits or directions != len(self.backward):
             raise ValueError(
                 f"{self.name}: {', '.join(map(str, ins))} do not fit {self.gates} gates and the directions"

@@ -19,6 +19,8 @@ from brickrt.graph.builders.arithmetic.activation import (
     thresholded_relu,
 )
 from brickrt.graph.builders.common import convert, elementwise, optional, take, transpose, uses, view, wide
+from brickrt.graph.builders.integers.layer_weights import LayerWeights, dequantized_weights
+from brickrt.graph.builders.integers.quantized_tensors import note_moved
 from brickrt.graph.builders.scalar import (
     F32,
     Unary,
@@ -106,17 +108,6 @@ def _rnn(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, 
     return (functions[0](add(_value(0), _value(1))),)
 
 
-@dataclass(frozen=True, eq=False)
-class LayerWeights:
-    """Weights [D, G·H, I] of what a layer reads and [D, G·H, H] of its state: floats, or signed bytes. Those of the
-    state have a `scale` [D, G·H] then, and `product` multiplies rows [T·B, I] with the others and adds a bias."""
-
-    read: np.ndarray
-    fed_back: np.ndarray
-    scale: np.ndarray | None = None
-    product: Callable[[Builder, str, str], str] | None = None
-
-
 LSTM = Cell(4, ("sigmoid", "tanh", "tanh"), 2, _lstm)
 GRU = Cell(3, ("sigmoid", "tanh"), 1, _gru)
 RNN = Cell(1, ("tanh",), 1, _rnn)
@@ -125,25 +116,28 @@ RNN = Cell(1, ("tanh",), 1, _rnn)
 @builds("LSTM")
 def lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h, Y_c."""
-    return recurrent_layer(b, node, LSTM, _float_weights(b, node, LSTM))
+    return recurrent_layer(b, node, LSTM, _weights(b, node))
 
 
 @builds("GRU")
 def gru(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h."""
-    return recurrent_layer(b, node, GRU, _float_weights(b, node, GRU))
+    return recurrent_layer(b, node, GRU, _weights(b, node))
 
 
 @builds("RNN")
 def rnn(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h."""
-    return recurrent_layer(b, node, RNN, _float_weights(b, node, RNN))
+    return recurrent_layer(b, node, RNN, _weights(b, node))
 
 
-def _float_weights(b: Builder, node: OnnxNode, cell: Cell) -> LayerWeights:
+def _weights(b: Builder, node: OnnxNode) -> LayerWeights:
     """The weights of a standard node. Raises NeedValue for what is no constant, Unsupported where the host runs it."""
     if not b.recurrences:
         raise Unsupported("recurrent layers on this device")
+    stored = dequantized_weights(b, node)
+    if stored is not None:
+        return stored
     read, fed_back = (b.value(name).astype(F32, copy=False) for name in node.inputs[1:3])
     return LayerWeights(read, fed_back)
 
@@ -161,14 +155,15 @@ def recurrent_layer(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights)
     live = _live(b, node, time, batch)
     steps = _steps(node, cell, len(backward), bool(live))
     inner = bias[1].any()
-    products = _products(b, transpose(b, x, (1, 0, 2)) if swapped else x, given, bias[0])
+    products = _products(b, _time_first(b, x) if swapped else x, given, bias[0])
     operands = [products, b.constant(np.ascontiguousarray(fed_back.transpose(0, 2, 1)))]
     operands += [b.constant(bias[1])] if inner else []
     operands += [b.constant(given.scale)] if given.scale is not None else []
     operands += [live] if live else []
     shape = (len(backward), batch, fed_back.shape[-1])
     operands += [_initial(b, node, s, shape, swapped) for s in reversed(range(cell.states))]
-    op = Recurrence(cell.gates, backward, steps, bool(inner), bool(live), given.scale is not None)
+    kinds = bool(inner), bool(live), given.scale is not None
+    op = Recurrence(cell.gates, backward, steps, *kinds, given.state_bytes)
     out = b.emit(op, *operands)
     return _outputs(b, node, out, live, swapped)
 
@@ -251,11 +246,19 @@ def _clipped(function: Unary, clip: float, x: Expr) -> Expr:
     return function(maximum(minimum(x, like(x, clip)), like(x, -clip)))
 
 
+def _time_first(b: Builder, x: str) -> str:
+    """[B, T, I] as [T, B, I]."""
+    turned = transpose(b, x, (1, 0, 2))
+    note_moved(b, x, turned, lambda name: transpose(b, name, (1, 0, 2)))
+    return turned
+
+
 def _products(b: Builder, x: str, given: LayerWeights, bias: np.ndarray) -> str:
     """[T, B, I] times all weights, with bias: [T, B, D·G·H]."""
     time, batch, width = b.type(x).shape
     rows, shift = view(b, x, (time * batch, width)), b.constant(bias.reshape(-1))
     if given.product is not None:
+        note_moved(b, x, rows, lambda name: view(b, name, (time * batch, width)))
         y = given.product(b, rows, shift)
     else:
         matrix = np.ascontiguousarray(given.read.reshape(-1, given.read.shape[-1]).T)

@@ -4,7 +4,7 @@ Builders widen a model's float16 weights to float32, which is what ONNX computes
 that float16 holds exactly are narrowed again: kernels widen them in registers, in the time that sums take anyway.
 
 A convolution by Winograd's algorithm reads sums of weights in float32, `WINOGRAD_BYTES` for each: that many are left
-wide as takes a fifth more memory at most, those with the most pixels first, where the algorithm saves most.
+wide as takes a seventh more memory at most, those with the most pixels first, where the algorithm saves most.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from brickrt.graph.passes.retype import expressions
 from brickrt.ops.expr import walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.recurrence import Recurrence
 from brickrt.ops.types import TensorType
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 WINOGRAD_BYTES = 20  # that a weight of 3×3 takes: four sums and itself
-SHARE = 0.2  # of the bytes of all constants, which wide weights may take in addition
+SHARE = 0.14  # of the bytes of all constants, which wide weights may take in addition
 FEW = 256  # weights that are looked at first: others than a float16 model's hardly ever pass
 PIECE = 1 << 20  # weights that are compared at a time
 
 
-def narrow_weights(graph: Graph) -> Graph:
-    """The graph with float16 weights where it is a float16 model's; as it is where it is not."""
-    if not _computes_halves(graph):
+def narrow_weights(graph: Graph, model: Graph | None = None) -> Graph:
+    """The graph with float16 weights where it is a float16 model's, as `model` tells, if given, which it was made of;
+    as it is where it is not."""
+    if not _computes_halves(model or graph):
         return graph
     readers: dict[str, list[Node]] = {}
     for node in graph.nodes:
@@ -56,7 +58,7 @@ def _computes_halves(graph: Graph) -> bool:
 
 def _takes_narrow(graph: Graph, node: Node, name: str) -> bool:
     """Whether a node reads a constant as weights alone, and multiplies in float32."""
-    if not isinstance(node.op, Conv | ConvTranspose | MatMul) or [*node.inputs].count(name) > 1:
+    if not isinstance(node.op, Conv | ConvTranspose | MatMul | Recurrence) or [*node.inputs].count(name) > 1:
         return False
     return node.inputs[1] == name and graph.types[node.inputs[0]].dtype == F32
 

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.expressions import emit_expr
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I64, Index, vector, zeros
 from brickrt.ops.cpu.recurrences.scheme import RecurrenceScheme
 
 F32 = np.dtype(np.float32)
@@ -58,12 +58,16 @@ class RecurrenceBody:
         whole, rest = divmod(k.hidden, k.lanes)
         with f.loop(*f.box(2)) as d, f.loop(0, k.out.shape[1]) as i:
             step = self.step(d, i)
+            self.before_step(step)
             with f.loop(0, whole // 2) as pair:
                 self.sequences(step, [Tile(f.add(f.mul(pair, 2), half)) for half in range(2)])
             tiles = [Tile(whole - 1)] if whole % 2 else []
             tiles += [Tile(whole, f.tail_mask(rest, k.lanes))] if rest else []
             if tiles:
                 self.sequences(step, tiles)
+
+    def before_step(self, step: TimeStep) -> None:
+        """What is done once in a step, before its tiles."""
 
     def step(self, d: Index, i: Index) -> TimeStep:
         """TimeStep number `i` of a direction."""
@@ -96,13 +100,13 @@ class RecurrenceBody:
         for rows in k.row_tiles:
             end = f.add(start, f.mul(f.div(f.sub(hi, start), rows), rows)) if rows > 1 else hi
             with f.loop(start, end, rows) as b:
-                several = len(tiles) * rows * k.op.gates <= k.sums
+                several = len(tiles) * rows * k.sums_each <= k.sums
                 for part in [tiles] if several else [[tile] for tile in tiles]:
                     self.tile(step, part, [f.add(b, t) for t in range(rows)])
             start = end
 
     def weight(self, d: Index, tile: Tile) -> Weight:
-        """The weights of a vector of elements, as floats."""
+        """The weights of a vector of elements, in float32."""
         f, k = self.f, self.k
         gates, lanes, kind = k.op.gates, k.lanes, k.ins[1].dtype
         if k.packed[1]:
@@ -112,12 +116,7 @@ class RecurrenceBody:
             strides = k.ins[1].strides
             base = f.address(self.weights, f.add(f.mul(d, strides[0]), f.mul(tile.number, lanes)), kind)
             row, apart, mask = strides[1], k.hidden, tile.mask
-
-        def load(c: Index, g: int) -> ir.Value:
-            value = f.load(base, f.add(f.mul(c, row), g * apart), kind, lanes, mask)
-            return value if kind == F32 else f.b.sitofp(f.b.sext(value, vector(I32, lanes)), vector(FLOAT, lanes))
-
-        return load
+        return lambda c, g: f.load(base, f.add(f.mul(c, row), g * apart), kind, lanes, mask)
 
     def tile(self, step: TimeStep, tiles: Sequence[Tile], rows: Sequence[Index]) -> None:
         """One register tile: all sums, then the states of each sequence."""

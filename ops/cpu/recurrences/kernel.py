@@ -11,6 +11,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.recurrences.body import RecurrenceBody
+from brickrt.ops.cpu.recurrences.byte_body import ByteRecurrenceBody
 from brickrt.ops.cpu.recurrences.scheme import RecurrenceScheme
 from brickrt.ops.operators.recurrence import Recurrence
 
@@ -20,8 +21,8 @@ class RecurrenceKernel(RecurrenceScheme):
     """All steps of time for the directions and sequences of a box."""
 
     def emit(self, f: FunctionEmitter) -> None:
-        """See `RecurrenceBody`."""
-        RecurrenceBody(self, f).emit()
+        """See `RecurrenceBody`, and for weights of bytes `ByteRecurrenceBody`."""
+        (ByteRecurrenceBody if self.op.scaled else RecurrenceBody)(self, f).emit()
 
 
 @kernel_for(Recurrence)

@@ -12,10 +12,15 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.products.words.byte_dot import BYTES
+from brickrt.ops.cpu.products.words.words import pack_words
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.types import Boxes
 
 MOST_ROWS = 8  # of a register tile: more code gains nothing
+LINE = 64  # bytes of a cache line
+MIDDLES = {2: 128, 3: 64}
+"""What is added to the last of so many planes of bytes, to make it unsigned."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,7 @@ class RecurrenceScheme(Kernel):
         """How many sequences a register tile may have, most first: one sum of each for every gate."""
         if self.out.shape[BATCH] == 1:
             return (1,)
-        most = min(MOST_ROWS, self.sums // self.op.gates)
+        most = min(MOST_ROWS, max(1, self.sums // self.sums_each))
         return (most, 2, 1) if most > 2 else (most, 1) if most > 1 else (1,)
 
     @property
@@ -72,10 +77,39 @@ class RecurrenceScheme(Kernel):
         """Registers for sums; others hold weights and an element of a state."""
         return self.isa.registers * 3 // 4
 
+    @property
+    def sums_each(self) -> int:
+        """Registers that the sums of a vector of elements take, of one sequence."""
+        return self.op.gates * (self.planes if self.op.scaled else 1)
+
+    @property
+    def planes(self) -> int:
+        """Bytes that weights of bytes multiply for each element of the state."""
+        return self.op.state_bytes
+
+    @property
+    def words(self) -> int:
+        """Words of a plane of a state's bytes."""
+        return -(-self.hidden // BYTES)
+
+    @property
+    def plane(self) -> int:
+        """Bytes from one plane of a sequence to the next."""
+        return -(-self.hidden // LINE) * LINE
+
+    @property
+    def workspace(self) -> int:
+        """The bytes of each sequence's state, and their unit in a line of its own."""
+        return self.out.shape[BATCH] * (self.planes * self.plane + LINE) if self.op.scaled else 0
+
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights [D, H, G·H] → [D, tile, H, G, lanes], others [D, G·H] → [D, tile, G, lanes], zero beyond H."""
+        """Weights [D, H, G·H] → [D, tile, H, G, lanes], others [D, G·H] → [D, tile, G, lanes], zero beyond H. Of bytes
+        along H four are a word, and the first word of each element is what its sum begins with."""
         if not 0 < i < self.op.main or self.is_mask(i):
             return super().pack(i, array)
+        if i == 1 and self.op.scaled:
+            begun = -MIDDLES[self.planes] * array.sum(1, dtype=np.int32, keepdims=True)
+            array = np.concatenate([begun, pack_words(array, 1)], axis=1)
         split = array.reshape(*array.shape[:-1], self.op.gates, self.hidden)
         missing = self.tiles * self.lanes - self.hidden
         padded = np.pad(split, [(0, 0)] * (split.ndim - 1) + [(0, missing)])
@@ -91,4 +125,5 @@ class RecurrenceScheme(Kernel):
         if not 0 < i < self.op.main or self.is_mask(i):
             return super().packed_elements(i)
         shape = self.ins[i].shape
-        return shape[0] * (shape[1] if i == 1 else 1) * self.op.gates * self.tiles * self.lanes
+        rows = (1 + self.words if self.op.scaled else shape[1]) if i == 1 else 1
+        return shape[0] * rows * self.op.gates * self.tiles * self.lanes

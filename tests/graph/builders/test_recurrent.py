@@ -104,3 +104,48 @@ def test_a_network_of_any_length_runs_on_kernels(direction):
         alone = Runtime(model, device="cpu", threads=1).execute(feeds)
         assert all(np.array_equal(got[name], alone[name]) for name in want)
     assert not runtime.stats.host_nodes
+
+
+def bytes_model(op_type: str, dtype: type, axis: int | None, rounded: bool) -> tuple[onnx.ModelProto, dict]:
+    """DequantizeLinear of both weights ─ a layer in both directions, which reads x, or `rounded`: x ─ Q ─ DQ."""
+    rng, (d, hidden, width), info = np.random.default_rng(3), (2, 21, 8), np.iinfo(dtype)
+    shape = () if axis is None else (d,) if axis == 0 else (GATES[op_type] * hidden,)
+    tensors = {name: rng.integers(info.min // 2, info.max // 2 + 1, (d, GATES[op_type] * hidden, columns)).astype(dtype)
+               for name, columns in (("w", width), ("r", hidden))}  # fmt: skip
+    for name in ("w", "r"):
+        tensors[f"{name}s"] = rng.uniform(0.001, 0.004, shape).astype(np.float32)
+        tensors[f"{name}z"] = np.full(shape, 3 + (info.max + info.min + 1) // 2 if axis != 1 else 60, dtype)
+    tensors |= {"b": rng.standard_normal((d, 2 * GATES[op_type] * hidden)).astype(np.float32) / 4}
+    tensors |= {"xs": np.float32(0.03), "xz": np.uint8(120)}
+    how = {"axis": axis} if axis is not None else {}
+    nodes = [helper.make_node("DequantizeLinear", [k, f"{k}s", f"{k}z"], [f"{k}f"], **how) for k in ("w", "r")]
+    if rounded:
+        nodes.append(helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]))
+        nodes.append(helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]))
+    reset = {"linear_before_reset": 1} if op_type == "GRU" else {}
+    given, outputs = ["xf" if rounded else "x", "wf", "rf", "b"], ["y", "h"]
+    nodes.append(helper.make_node(op_type, given, outputs, hidden_size=hidden, direction="bidirectional", **reset))
+    values = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
+    x = helper.make_tensor_value_info("x", 1, [None, None, width])
+    constants = [numpy_helper.from_array(array, name) for name, array in tensors.items()]
+    graph = helper.make_graph(nodes, "bytes", [x], values, constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tensors
+
+
+@pytest.mark.parametrize("op_type", GATES)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+@pytest.mark.parametrize("axis", [None, 0, 1])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_weights_of_bytes_stay_bytes(op_type, dtype, axis, rounded):
+    """With zero points that are not 0; unsigned ones of which some are no signed bytes less theirs become floats."""
+    model, tensors = bytes_model(op_type, dtype, axis, rounded)
+    runtime = Runtime(model, device="cpu", threads=1)
+    for time, batch in ((4, 1), (3, 5)):
+        feeds = {"x": np.random.default_rng(time).standard_normal((time, batch, 8), np.float32)}
+        got = runtime.execute(feeds)
+        for name, want in by_onnxruntime(model, feeds).items():
+            np.testing.assert_allclose(got[name], want, 2e-5, 3e-6)
+    assert not runtime.stats.host_nodes
+    kept = [array.dtype for plan in runtime.plans for array in plan.graph.constants.values() if array.ndim == 3]
+    fits = all(np.abs(tensors[k].astype(int) - tensors[f"{k}z"].flat[0]).max() < 128 for k in ("w", "r"))
+    assert (np.dtype(np.int8) in kept) == fits

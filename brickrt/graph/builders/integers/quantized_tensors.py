@@ -6,6 +6,7 @@ much more too, so it stands for the same numbers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -97,6 +98,14 @@ def note_parameters(b: Builder, x: str, scale: str, zero: str, axis: int = 0) ->
     name = f"{b.resolve(x)}·{b.resolve(scale)}·{b.resolve(zero)}"
     note_dequantized(b, name, (x, scale, zero), axis, blocked=False)
     return name
+
+
+def note_moved(b: Builder, source: str, target: str, move: Callable[[str], str]) -> None:
+    """Remembers that `target` is what `move` makes of `source`: so it does with the bytes that this stands for."""
+    known = as_bytes(b, source)
+    if known and b.resolve(source) != b.resolve(target):
+        twin, scale, zero = known
+        b.quantized[b.resolve(target)] = Quantized(move(twin), np.array([scale], F32), np.array([zero], np.int64), 0)
 
 
 def as_bytes(b: Builder, name: str) -> tuple[str, float, int] | None:

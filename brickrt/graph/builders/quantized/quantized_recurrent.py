@@ -11,16 +11,17 @@ from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import elementwise
 from brickrt.graph.builders.integers.block_weights import BlockWeights
 from brickrt.graph.builders.integers.integer_products import centered_sums
+from brickrt.graph.builders.integers.layer_weights import BYTES, LayerWeights, matrix_of
 from brickrt.graph.builders.integers.packed_weights import stored_product
 from brickrt.graph.builders.quantized.quantization import by_range
-from brickrt.graph.builders.recurrent import LSTM, LayerWeights, recurrent_layer
+from brickrt.graph.builders.recurrent import LSTM, recurrent_layer
 from brickrt.graph.builders.scalar import F32, add, mul, sub
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
 from brickrt.ops.operators.matmul import MatMul
 
-BYTES = np.iinfo(np.int8)
+STATE_BYTES = 2  # where ONNX Runtime rounds states to one
 
 
 @builds("DynamicQuantizeLSTM", domain=CONTRIB)
@@ -30,9 +31,7 @@ def dynamic_lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     if not b.recurrences or not b.integers:
         raise Unsupported("recurrent layers of bytes on this device")
     (read, scale), (fed_back, state_scale) = (_factors(b, node, k, at) for k, at in ((1, 8), (2, 10)))
-    matrix = np.ascontiguousarray(read.reshape(-1, read.shape[-1]).T)
-    product = partial(_product, matrix=matrix, scale=scale.reshape(-1))
-    given = LayerWeights(read, fed_back, state_scale, product)
+    given = LayerWeights(read, fed_back, state_scale, partial(_product, weights=matrix_of(read, scale)), STATE_BYTES)
     return recurrent_layer(b, replace(node, inputs=node.inputs[:8]), LSTM, given)
 
 
@@ -51,16 +50,14 @@ def _factors(b: Builder, node: OnnxNode, k: int, at: int) -> tuple[np.ndarray, n
     return turned, np.ascontiguousarray(scales[:, 0])
 
 
-def _product(b: Builder, x: str, bias: str, matrix: np.ndarray, scale: np.ndarray) -> str:
+def _product(b: Builder, x: str, bias: str, weights: BlockWeights) -> str:
     """Rows, quantized by their own range, times a matrix of signed bytes with a scale for each column, plus a bias."""
     q, step, zero = by_range(b, x)
-    sums = centered_sums(b, MatMul(), q, zero, b.constant(matrix), "")
+    sums = centered_sums(b, MatMul(), q, zero, b.constant(weights.values), "")
     if sums is not None:
-        factor = elementwise(b, mul, step, b.constant(scale))
+        factor = elementwise(b, mul, step, b.constant(weights.scale.reshape(-1)))
         return elementwise(b, _scaled, sums, factor, bias)
-    near = elementwise(b, _dequantized, q, zero, step)
-    stored = BlockWeights(matrix, scale[None], np.zeros_like(matrix[:1, :1]), 0, len(matrix))
-    return stored_product(b, near, stored, bias)
+    return stored_product(b, elementwise(b, _dequantized, q, zero, step), weights, bias)
 
 
 def _scaled(total: Expr, factor: Expr, bias: Expr) -> Expr:

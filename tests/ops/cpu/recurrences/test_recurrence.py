@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.expr import Expr, apply, arg
@@ -51,6 +53,7 @@ LAYERS = {
     "lstm both ways": Recurrence(4, (False, True), lstm_steps(), bias=True),
     "backward": Recurrence(1, (True,), one_gate(), bias=True),
     "lstm of bytes": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True),
+    "lstm of bytes, states of two": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True, state_bytes=2),
     "bytes without a bias": Recurrence(1, (True,), one_gate(), scaled=True),
 }
 
@@ -59,7 +62,17 @@ def check(op: Recurrence, arrays: list[np.ndarray], isa, box: Boxes | None = Non
     want = evaluate_whole(op, arrays)
     box = Boxes.whole(want.shape) if box is None else box
     got = run_kernel(op, arrays, box, isa, **how)
-    np.testing.assert_allclose(got, want[box.slices(0, (0,) * 5)], rtol=2e-5, atol=2e-6)
+    np.testing.assert_allclose(got, want[box.slices(0, (0,) * 5)], rtol=2e-5, atol=2e-6 + rounding(op, arrays))
+
+
+def rounding(op: Recurrence, arrays: list[np.ndarray]) -> float:
+    """How far states of two bytes, up to 1 or what they begin with, may make sums of a step: 4 deviations of as many
+    roundings as states have elements, each evenly spread over a unit."""
+    if op.state_bytes == 3:
+        return 0.0
+    unit = max(1.0, float(np.abs(arrays[-1]).max())) / (2**15 - 1)
+    weights = arrays[1].astype(np.float64) * arrays[2 + op.bias][:, None]
+    return 4 * unit / 12**0.5 * float(np.sqrt((weights**2).sum(1)).max())
 
 
 @pytest.mark.parametrize("isa", [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")])
@@ -71,15 +84,68 @@ def test_layers(case, layer, isa):
     check(op, operands(op, *CASES[case]), isa, packed=packed)
 
 
-@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes"])
-def test_weights_that_are_no_constants(layer):
-    op = LAYERS[layer]
-    check(op, operands(op, 3, 4, 21), HOST)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_weights_that_are_no_constants(dtype):
+    op = LAYERS["lstm both ways"]
+    arrays = operands(op, 3, 4, 21)
+    arrays[1] = arrays[1].astype(dtype)
+    check(op, arrays, HOST)
 
 
-def test_parts_are_bits_of_the_whole():
+@pytest.mark.parametrize("isa", [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")])
+@pytest.mark.parametrize("case", ["one sequence", "a ragged state"])
+def test_weights_of_float16(case, isa):
+    op = LAYERS["lstm both ways"]
+    arrays = operands(op, *CASES[case])
+    arrays[1] = arrays[1].astype(np.float16)
+    check(op, arrays, isa, packed=[False, True, True, False, False])
+
+
+def test_weights_of_bytes_must_be_constants():
+    op = LAYERS["lstm of bytes"]
+    with pytest.raises(ValueError, match="must be constants"):
+        run_kernel(op, operands(op, 3, 4, 21), Boxes.whole((2, 3, 2, 4, 21)))
+
+
+@pytest.mark.parametrize("isa", [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")])
+@pytest.mark.parametrize("largest", [0.0, 1e-35, 3e-3, 40.0, 1e30])
+@pytest.mark.parametrize("count", [2, 3])
+def test_states_of_any_size_times_bytes(count, largest, isa):
+    """The unit of a state's bytes is its own; others of the same step do not change it."""
+    op = Recurrence(1, (False,), (apply("add", value(1), value(2)),), scaled=True, state_bytes=count)
+    arrays = operands(op, 1, 5, 70)
+    arrays[-1][:, 2:4] *= np.float32(largest)
+    with np.errstate(over="ignore"):
+        check(op, arrays, isa, packed=[False, True, True, False])
+
+
+def test_a_state_without_a_number_stays_in_its_sequence():
+    op, packed = LAYERS["bytes without a bias"], [False, True, True, False]
+    arrays = operands(op, 2, 3, 24)
+    arrays[-1][0, 1, 5] = np.nan
+    got = run_kernel(op, arrays, Boxes.whole((1, 2, 1, 3, 24)), packed=packed)
+    assert np.isnan(got[:, :, :, 1]).all()
+    assert np.isfinite(got[:, :, :, [0, 2]]).all()
+
+
+@settings(max_examples=12, deadline=None)
+@given(
+    hidden=st.integers(1, 150), batch=st.integers(1, 5), gates=st.sampled_from([1, 4]), most=st.sampled_from([1, 127])
+)
+def test_products_of_bytes_and_states(hidden, batch, gates, most):
+    """Sums of every width, of weights that are all the largest too."""
+    op = Recurrence(4, (True,), lstm_steps(), scaled=True) if gates == 4 else LAYERS["bytes without a bias"]
+    arrays = operands(op, 2, batch, hidden)
+    arrays[1] = np.where(np.random.default_rng(hidden).random(arrays[1].shape) < 0.9, most, -128).astype(np.int8)
+    arrays[2] /= 128.0
+    check(op, arrays, HOST, packed=[False, True, True, *[False] * op.states])
+
+
+@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes", "lstm of bytes, states of two"])
+def test_parts_are_bits_of_the_whole(layer):
     """A direction, or some sequences, as a task has them: whatever register tiles they are in."""
-    op, packed = LAYERS["lstm both ways"], [False, True, True, True, False]
+    op = LAYERS[layer]
+    packed = [False, True, *[True] * (op.bias + op.scaled), False, False]
     arrays = operands(op, 6, 7, 19)
     whole = run_kernel(op, arrays, Boxes.whole((2, 6, 2, 7, 19)), packed=packed)
     for d, lo, hi in ((0, 0, 7), (1, 2, 4), (1, 6, 7)):
@@ -94,7 +160,7 @@ def test_part_of_time_is_refused():
         run_kernel(op, operands(op, 4, 1, 8), Boxes(np.array([[0, 1, 0, 0, 0]]), np.array([[2, 4, 1, 1, 8]])))
 
 
-@pytest.mark.parametrize("change", ["rank", "hidden", "dtype", "count"])
+@pytest.mark.parametrize("change", ["rank", "hidden", "dtype", "weights", "count"])
 def test_operands_that_do_not_fit_are_refused(change):
     op = LAYERS["lstm"]
     types = [TensorType(a.shape, a.dtype) for a in operands(op, 4, 2, 8)]
@@ -102,6 +168,7 @@ def test_operands_that_do_not_fit_are_refused(change):
         "rank": [TensorType((4, 64), F32), *types[1:]],
         "hidden": [types[0], TensorType((1, 8, 31), F32), *types[2:]],
         "dtype": [*types[:-1], TensorType(types[-1].shape, np.dtype(np.float64))],
+        "weights": [types[0], TensorType(types[1].shape, np.dtype(np.int8)), *types[2:]],
         "count": types[:-1],
     }
     with pytest.raises(ValueError, match="Recurrence"):

@@ -1,0 +1,1 @@
+"""Float16 models on processors that compute in float32."""
