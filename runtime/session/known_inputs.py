@@ -1,5 +1,5 @@
-"""Inputs like those of an earlier call, which were checked: to check them again would take longer than a small network's
-layer."""
+"""Inputs like those of an earlier call, which were checked: to check them again takes longer than a layer of a small
+network."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ class Runtime:
     """
 
     _closed = False
+    _known: KnownInputs | None = None
 
     def __init__(
         self,
@@ -107,7 +108,6 @@ class Runtime:
         tell_children(self)
         self._last: Sequence[StageRun] | Report | None = None
         self._fast: FastPath | None = None
-        self._known: KnownInputs | None = None
 
     def after_fork(self) -> None:
         """See `Forked`: runs that were under way in other threads are not so in a child."""

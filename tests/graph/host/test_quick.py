@@ -32,7 +32,10 @@ CASES = {
     "gather matrix": (node("Gather", "a b", "y"), [X, np.array([[1, 0]], np.int32)]),
     "gather elements": (node("GatherElements", "a b", "y", axis=2), [X, np.array([[[0, -1]], [[3, 2]]])]),
     "cumulative sum": (node("CumSum", "a b", "y"), [np.array([[1, 2, 3], [4, 5, 6]], np.int32), s(1)]),
-    "cumulative sum that overflows": (node("CumSum", "a b", "y"), [np.array([[2**31 - 1, 2], [4, 5]], np.int32), s(-2)]),
+    "cumulative sum that overflows": (
+        node("CumSum", "a b", "y"),
+        [np.array([[2**31 - 1, 2], [4, 5]], np.int32), s(-2)],
+    ),
     "slice": (node("Slice", "a b c d", "y"), [X, i(1, 0), i(99, 2), i(-1, 0)]),
     "slice backwards": (node("Slice", "a b c d e", "y"), [X, i(-1), i(-(2**62)), i(2), i(-2)]),
     "slice all axes": (node("Slice", "a b c", "y"), [X, i(1, 1, 1), i(2, 3, 4)]),
@@ -112,7 +115,17 @@ def test_what_is_wrong_is_said_as_before(name):
         (node("Not", "a", "y _"), [np.array(True)]),
         (node("Relu", "a", "y"), [X]),
     ],
-    ids=["floats", "large", "endless", "texts", "sums of floats", "from the end", "without the own", "more outputs", "others"],
+    ids=[
+        "floats",
+        "large",
+        "endless",
+        "texts",
+        "sums of floats",
+        "from the end",
+        "without the own",
+        "more outputs",
+        "others",
+    ],
 )
 def test_what_is_left_to_the_reference(proto, arrays):
     assert quick_outputs(onnx_node(proto, {"": 17}, "n"), dict(zip("abc", arrays))) is None
