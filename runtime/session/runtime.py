@@ -32,6 +32,7 @@ from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.cluster_stream import cluster_stream
 from brickrt.runtime.session.fast_path import FastPath
+from brickrt.runtime.session.known_inputs import KnownInputs
 from brickrt.runtime.session.many_calls import in_order
 from brickrt.runtime.stats import Stats
 from brickrt.runtime.stream.stream_files import named, opened_job
@@ -65,6 +66,7 @@ class Runtime:
     """
 
     _closed = False
+    _known: KnownInputs | None = None
 
     def __init__(
         self,
@@ -190,7 +192,10 @@ class Runtime:
             self._last = (ran,)
             return results
         self._check_open()
-        values = check_inputs(self.source, self._viewed(inputs, stream))
+        values = self._known.taken(inputs) if self._takes(stream) and self._known else None
+        if values is None:
+            values = check_inputs(self.source, self._viewed(inputs, stream))
+            self._known = KnownInputs(values)
         root, into = self._root(frozenset(values)), self._into(outputs, values.values())
         execution = Execution(values, self._observer, self._running, self._pipeline.engine.arrays, stream, into)
         self._pipeline.execute(root, execution)

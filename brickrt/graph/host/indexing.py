@@ -16,7 +16,7 @@ class GatherElements(OpRun):
     op_domain = ""
 
     def _run(self, x, indices, axis=0, **_: Any):
-        return (x[_elements(x, indices, axis)],)
+        return (gathered_elements(x, indices, axis),)
 
 
 class ScatterElements(OpRun):
@@ -103,6 +103,11 @@ def _scattered(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray
     else:
         result[where] = updates
     return result
+
+
+def gathered_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
+    """The elements of x at the positions that `indices` has along an axis; they are of its shape."""
+    return x[_elements(x, indices, axis)]
 
 
 def scattered_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:

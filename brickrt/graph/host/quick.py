@@ -1,6 +1,7 @@
 """Small nodes without ONNX's reference: what it does around a node takes ten times as long as NumPy's call.
 
-Loops and embeddings consist of such: elements gathered, ranges cut out, a state joined to another, numbers counted.
+Loops and embeddings consist of such: elements gathered, ranges cut out, a state joined to another, numbers counted,
+words of a text numbered where they are no padding.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.indexing import scattered_elements
+from brickrt.graph.host.indexing import gathered_elements, scattered_elements
 
 SMALL = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""
@@ -58,6 +59,20 @@ def _gather(node: OnnxNode, given: Arrays) -> np.ndarray:
     axis = node.attrs.get("axis", 0)
     _small(at.size * (x.size // max(1, x.shape[axis])))
     return np.asarray(x.take(at, axis))
+
+
+def _gather_elements(node: OnnxNode, given: Arrays) -> np.ndarray:
+    _small(_sizes(given))
+    x, at = map(_some, given)
+    return gathered_elements(x, at, node.attrs.get("axis", 0))
+
+
+def _cumulative_sum(node: OnnxNode, given: Arrays) -> np.ndarray:
+    _small(_sizes(given))
+    x, axis = map(_some, given)
+    if x.dtype.kind not in "iu" or axis.ndim or node.attrs.get("exclusive") or node.attrs.get("reverse"):
+        raise NotQuick
+    return np.cumsum(x, axis.item(), x.dtype)
 
 
 def _slice(node: OnnxNode, given: Arrays) -> np.ndarray:
@@ -135,6 +150,8 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
 
 _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray]] = {
     "Gather": _gather,
+    "GatherElements": _gather_elements,
+    "CumSum": _cumulative_sum,
     "Slice": _slice,
     "Range": _range,
     "Concat": _concat,

@@ -26,13 +26,14 @@ from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
 from brickrt.graph.specialize.inlining import Splice, branch, contributed_body, expand, function_body
-from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, only
+from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, is_little, only
 from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
 
 BOUND_ELEMENTS = 4096
 """Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
+
 NO_FORM = "it has no form in brick operators"
 STEPPED = "the host decides what of it runs, and how often"
 
@@ -55,10 +56,11 @@ def specialize(
     """
     kernels = integers, recurrences, addressable
     found = _walked(stage, types, values, kernels, frozenset())
-    if found.rest is None or not stage.repeated or not found.host_nodes:
+    if found.rest is None or not found.host_nodes or not (stage.repeated or is_little(found.graph)):
         return found
     later = after_host_nodes(stage.nodes, found.host_nodes)
-    return _walked(stage, types, values, kernels, later) if later else found
+    other = _walked(stage, types, values, kernels, later) if later else found
+    return found if other.graph.nodes and not stage.repeated else other
 
 
 def _walked(

@@ -16,6 +16,9 @@ from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph
 
+LITTLE = 1 << 18
+"""Operations that take less time than it does to run a program at all."""
+
 
 @dataclass(frozen=True, eq=False)
 class Stage:
@@ -91,3 +94,9 @@ def after_host_nodes(nodes: Sequence[OnnxNode], host: Sequence[OnnxNode]) -> fro
             before.add(node.name)
             todo += reads(node)
     return frozenset(node.name for node in nodes if node.name not in before)
+
+
+def is_little(graph: Graph) -> bool:
+    """Whether a graph computes something, but so little that it should be part of another program."""
+    work = sum(node.op.flops(graph.ins(node), graph.out(node)) for node in graph.nodes)
+    return bool(graph.nodes) and work <= LITTLE

@@ -6,7 +6,9 @@ a [N, C, HW] ─ product ─ [N, C, D]   →  a ─ view [N, C, S, L] ─ transp
 b [N, HW, D] ────┘                      b ─ view [N, S, L, D] ──────────────────────────────┘
 
 As it was, a core would go through all positions by itself, and a network that is swept would need all of them at once,
-as in attention between channels (Restormer, XCiT) and linear attention. Only for CPUs.
+as in attention between channels (Restormer, XCiT) and linear attention. Parts of a product cost copies of its rows: so
+it has them where its factors exceed the cache that cores share, and it would be held whole in memory, or where cores
+would have nothing to do. Only for CPUs.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
+from brickrt.plan.cost.constants import PRODUCT_SHARE
+from brickrt.plan.cost.roofline import compute_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout
 
 POSITIONS = 4096  # fewer are not split
 PARTS_BYTES = 2**24  # of the products of all parts
 DEEP = 16  # times as many positions as results there are, or rows and columns of a product, at least
+ROWS = 4  # of a product, at least, in each piece that a core computes
 
 
 def split_positions(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec) -> tuple[Graph, dict[str, Layout]]:
@@ -68,7 +73,21 @@ def _product_length(graph: Graph, device: DeviceSpec, node: Node) -> int:
     if known or op.bias or not floats or a.nbytes + b.nbytes <= device.l2 or depth < DEEP * max(rows, columns):
         return 0
     result = math.prod(graph.out(node).shape) * a.dtype.itemsize
-    return _part(depth, most=max(2, PARTS_BYTES // max(1, result)))
+    length = _part(depth, most=max(2, PARTS_BYTES // max(1, result)))
+    held = a.nbytes + b.nbytes > device.shared[1]
+    return length if length and (held or _saves(graph, node, device, depth // length)) else 0
+
+
+def _saves(graph: Graph, node: Node, device: DeviceSpec, parts: int) -> bool:
+    """Whether a product in so many parts, which all cores share, takes less time than one that is cut by its rows, with
+    the copy of these and the sums of the parts."""
+    a, b = graph.ins(node)[:2]
+    out = graph.out(node)
+    pieces = math.prod(out.shape[:-2]) * -(-out.shape[-2] // ROWS)
+    core_us = compute_us(node.op.flops([a, b], out) / 2 / device.lanes, device, PRODUCT_SHARE)
+    moved = 2 * (a.nbytes + parts * out.nbytes)
+    shared_us = moved / device.bandwidth[device.shared[0]] / 1e3
+    return core_us / device.cores + shared_us < core_us / min(device.cores, pieces)
 
 
 def _part(positions: int, most: int = POSITIONS) -> int:

@@ -60,7 +60,7 @@ def cases() -> dict[str, list[TestCase]]:
 @pytest.mark.parametrize("op_type", BUILT)
 def test_cases_of_operator(op_type: str) -> None:
     assert bool(cases()[op_type]) == (op_type not in WITHOUT_CASES)
-    verify(cases()[op_type], ["indices"] if op_type == "Gather" else [])
+    verify(cases()[op_type], ["indices"] if op_type in ("Gather", "GatherND") else [])
 
 
 def test_bodies_of_functions() -> None:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from onnx.reference import ReferenceEvaluator
 
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.operators.move import Take
@@ -191,6 +196,52 @@ def test_gather(indices: np.ndarray, axis: int) -> None:
 def test_gather_refuses_positions_outside() -> None:
     with pytest.raises(ValueError, match="index"):
         run_model(*one_node("Gather", 13, [data(4), ints(4)]), constants=["in1"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_gather_nd(drawn: st.DataObject) -> None:
+    """Constant positions, as the evaluator of nodes on the host reads them."""
+    shape = drawn.draw(st.lists(st.integers(1, 4), min_size=1, max_size=4))
+    batches = drawn.draw(st.integers(0, len(shape) - 1))
+    along = drawn.draw(st.integers(1, len(shape) - batches))
+    places = [*shape[:batches], *drawn.draw(st.lists(st.integers(0, 3), min_size=not batches, max_size=2))]
+    one = st.tuples(*(st.integers(-n, n - 1) for n in shape[batches : batches + along]))
+    count = math.prod(places)
+    rows = drawn.draw(st.lists(one, min_size=count, max_size=count))
+    indices = np.array(rows, np.int64).reshape(*places, along)
+    x = data(*shape)
+    model, feeds = one_node("GatherND", 13, [x, indices], batch_dims=batches)
+    (y,) = run_model(model, feeds, constants=["in1"])
+    (wanted,) = ReferenceEvaluator(model).run(None, feeds) if count else (y,)
+    assert y.shape == (*places, *shape[batches + along :])
+    np.testing.assert_array_equal(y, wanted)
+
+
+def test_gather_nd_at_unknown_positions_is_for_the_host() -> None:
+    with pytest.raises(Unsupported, match="known only when it runs"):
+        run_model(*one_node("GatherND", 13, [data(4, 3), np.array([[1, 2]])]))
+    with pytest.raises(Unsupported, match="positions"):
+        run_model(*one_node("GatherND", 13, [data(2), np.zeros((1 << 16, 2, 1), np.int64)]), constants=["in1"])
+
+
+@pytest.mark.parametrize(
+    ("indices", "batches"),
+    [
+        (np.array([[4, 0]]), 0),
+        (np.array([[0, -4]]), 0),
+        (np.array([[0, 0, 0]]), 0),
+        (np.array([[1]]), 1),
+        (np.array([[1]]), -1),
+        (np.array([[1]]), 2),
+        (np.array(1), 0),
+        (np.zeros((2, 0), np.int64), 0),
+    ],
+)
+def test_gather_nd_refuses_positions_outside(indices: np.ndarray, batches: int) -> None:
+    model, feeds = one_node("GatherND", 13, [data(4, 3), indices], batch_dims=batches)
+    with pytest.raises(ValueError, match="indices"):
+        run_model(model, feeds, constants=["in1"])
 
 
 @pytest.mark.parametrize("upper", [0, 1])

@@ -30,6 +30,12 @@ CASES = {
     "gather": (node("Gather", "a b", "y", axis=1), [X, i(2, -1)]),
     "gather one": (node("Gather", "a b", "y", axis=-1), [X, s(-2)]),
     "gather matrix": (node("Gather", "a b", "y"), [X, np.array([[1, 0]], np.int32)]),
+    "gather elements": (node("GatherElements", "a b", "y", axis=2), [X, np.array([[[0, -1]], [[3, 2]]])]),
+    "cumulative sum": (node("CumSum", "a b", "y"), [np.array([[1, 2, 3], [4, 5, 6]], np.int32), s(1)]),
+    "cumulative sum that overflows": (
+        node("CumSum", "a b", "y"),
+        [np.array([[2**31 - 1, 2], [4, 5]], np.int32), s(-2)],
+    ),
     "slice": (node("Slice", "a b c d", "y"), [X, i(1, 0), i(99, 2), i(-1, 0)]),
     "slice backwards": (node("Slice", "a b c d e", "y"), [X, i(-1), i(-(2**62)), i(2), i(-2)]),
     "slice all axes": (node("Slice", "a b c", "y"), [X, i(1, 1, 1), i(2, 3, 4)]),
@@ -77,6 +83,9 @@ def test_all_that_are_quick_are_compared():
 
 WRONG = {
     "an index outside": (node("Gather", "a b", "y"), [X, i(7)]),
+    "an element outside": (node("GatherElements", "a b", "y"), [X, np.array([[[7]]])]),
+    "a sum along no axis": (node("CumSum", "a b", "y"), [LONG, s(3)]),
+    "a sum along a list": (node("CumSum", "a b", "y"), [LONG, i(0)]),
     "other ranks": (node("Concat", "a b", "y", axis=0), [X, X[0]]),
     "a step of 0": (node("Slice", "a b c d e", "y"), [X, i(0), i(1), i(0), i(0)]),
     "shapes that do not fit": (node("Add", "a b", "y"), [i(1, 2), i(1, 2, 3)]),
@@ -100,10 +109,23 @@ def test_what_is_wrong_is_said_as_before(name):
         (node("Concat", "a b", "y", axis=0), [np.zeros(SMALL), np.zeros(1)]),
         (node("Range", "a b c", "y"), [s(0), s(1 << 60), s(1)]),
         (node("Gather", "a b", "y"), [np.array(["x"], object), i(0)]),
+        (node("CumSum", "a b", "y"), [X, s(0)]),
+        (node("CumSum", "a b", "y", reverse=1), [LONG, s(0)]),
+        (node("CumSum", "a b", "y", exclusive=1), [LONG, s(0)]),
         (node("Not", "a", "y _"), [np.array(True)]),
         (node("Relu", "a", "y"), [X]),
     ],
-    ids=["floats", "large", "endless", "texts", "more outputs", "others"],
+    ids=[
+        "floats",
+        "large",
+        "endless",
+        "texts",
+        "sums of floats",
+        "from the end",
+        "without the own",
+        "more outputs",
+        "others",
+    ],
 )
 def test_what_is_left_to_the_reference(proto, arrays):
     assert quick_outputs(onnx_node(proto, {"": 17}, "n"), dict(zip("abc", arrays))) is None

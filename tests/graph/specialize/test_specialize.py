@@ -11,7 +11,7 @@ from brickrt.graph import builder
 from brickrt.graph.errors import BrickError, Unsupported
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.specialize import specialize
-from brickrt.graph.specialize.stages import Specialized, first_stage
+from brickrt.graph.specialize.stages import LITTLE, Specialized, first_stage
 from brickrt.ops.types import TensorType
 from tests.support.graphs.by_definition import run_model
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor, unknown
@@ -170,14 +170,30 @@ def test_host_node_splits_the_model():
     same_as_onnxruntime(proto, x=X)
 
 
-def test_what_does_not_wait_runs_in_the_first_stage():
+@pytest.mark.parametrize(("rows", "outputs"), [(LITTLE, ("y",)), (2, ())])
+def test_what_does_not_wait_runs_in_the_first_stage_unless_it_is_too_little(rows, outputs):
     """
     x ─┬─ unique ─ neg ─ (u)
        └─ relu ─ exp ─ (y)
     """
     nodes = [node("Unique", "x", "a"), node("Neg", "a", "u"), node("Relu", "x", "b"), node("Exp", "b", "y")]
-    part = first(model(nodes, [tensor("x", [2, 3])], "u y"), x=X)
-    assert part.graph.outputs == ("y",)
+    proto = model(nodes, [tensor("x", [rows, 3])], "u y")
+    part = first(proto, x=np.zeros((rows, 3), np.float32))
+    assert part.graph.outputs == outputs and [n.op_type for n in part.host_nodes] == ["Unique"]
+    assert part.rest is not None and part.rest.outputs == (("u",) if outputs else ("u", "y"))
+    if not outputs:
+        same_as_onnxruntime(proto, x=X)
+
+
+def test_a_little_that_a_host_node_waits_for_runs_before_it():
+    """
+    x ─ relu ─ unique ─ neg ─ (u)
+     └─ exp ─ (y)
+    """
+    nodes = [node("Relu", "x", "b"), node("Unique", "b", "a"), node("Neg", "a", "u"), node("Exp", "x", "y")]
+    proto = model(nodes, [tensor("x", [2, 3])], "u y")
+    assert set(first(proto, x=X).graph.outputs) == {"b", "y"}
+    same_as_onnxruntime(proto, x=X)
 
 
 def test_chain_of_host_nodes_is_one_stage():

@@ -18,7 +18,7 @@ from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import SERVER
 
-SMALL = replace(SERVER, l2=2**10)
+SMALL = replace(SERVER, l2=2**10, l3=2**10)
 F32 = np.dtype(np.float32)
 X, Y = arg(0, F32), arg(1, F32)
 
@@ -90,3 +90,27 @@ def test_products_of_parts_take_little_memory():
     found, _ = split_positions(placed, layouts, SERVER)
     (product,) = [n for n in found.nodes if isinstance(n.op, MatMul)]
     assert found.out(product).nbytes <= PARTS_BYTES
+
+
+HEADS = (1, 8, 48, 4096), (1, 8, 4096, 48)  # 6 MiB each
+SQUARE = (16, 2**16), (2**16, 16)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "l3", "cores", "split"),
+    [
+        (HEADS, 2**25, 2, False),  # in the cache: copies of parts would only be more
+        (HEADS, 2**23, 2, True),
+        (HEADS, 2**25, 64, False),  # 8 heads of 12 pieces
+        (SQUARE, 2**25, 2, False),
+        (SQUARE, 2**25, 64, True),  # 4 pieces
+    ],
+)
+def test_products_are_split_where_cores_or_caches_have_too_little(shapes, l3, cores, split):
+    s = Sketch()
+    s.add(MatMul(), *(s.input(*shape) for shape in shapes))
+    speeds = {level: cores / 2 * gbps for level, gbps in SERVER.bandwidth.items()}
+    device = replace(SERVER, l2=2**20, l3=l3, cores=cores, bandwidth=speeds)
+    placed, layouts = assign_layouts(s.graph(), image_layout(device))
+    found, _ = split_positions(placed, layouts, device)
+    assert (len(found.nodes) > 1) == split

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
@@ -27,6 +30,36 @@ def gather(b: Builder, node: OnnxNode) -> str:
     if any(not 0 <= k < shape[axis] for k in table):
         raise ValueError(f"an index is outside axis {axis} of {shape[axis]} elements")
     return view(b, take(b, x, {axis: table}), (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
+
+
+@builds("GatherND")
+def gather_parts(b: Builder, node: OnnxNode) -> str:
+    """The parts of a tensor at constant positions along its first axes, as a Gather along all of these in one."""
+    x, indices = node.inputs[0], b.known(node.inputs[1])
+    if indices is None:
+        raise Unsupported("GatherND at positions known only when it runs")
+    if indices.size > _MOST_INDICES:
+        raise Unsupported(f"GatherND at {indices.size} positions")
+    shape = b.type(x).shape
+    at = _with_batches(indices, shape, node.attrs.get("batch_dims", 0))
+    lead, rest = shape[: at.shape[-1]], shape[at.shape[-1] :]
+    if len(lead) < at.shape[-1] or np.any((at < -np.array(lead)) | (at >= np.array(lead))):
+        raise ValueError(f"indices {list(indices.shape)} are not all inside a tensor {list(shape)}")
+    at = np.where(at < 0, at + np.array(lead), at)
+    strides = [math.prod(lead[axis + 1 :]) for axis in range(len(lead))]
+    table = (at @ np.array(strides, np.int64)).reshape(-1).tolist()
+    rows = view(b, x, (math.prod(lead), *rest))
+    return view(b, take(b, rows, {0: table}), (*indices.shape[:-1], *rest))
+
+
+def _with_batches(indices: np.ndarray, shape: Sequence[int], batches: int) -> np.ndarray:
+    """Indices [batch…, …, k] of parts of each batch, int64, as those of all: [batch…, …, batches + k]."""
+    if not indices.ndim or not indices.shape[-1] or not 0 <= batches < indices.ndim:
+        raise ValueError(f"indices {list(indices.shape)} name no positions")
+    if indices.shape[:batches] != tuple(shape[:batches]):
+        raise ValueError(f"indices {list(indices.shape)} are not for the {batches} batch axes of {list(shape)}")
+    own = np.indices(indices.shape[:-1], np.int64)[:batches]
+    return np.concatenate([np.moveaxis(own, 0, -1), indices.astype(np.int64)], -1)
 
 
 @builds("Trilu")
