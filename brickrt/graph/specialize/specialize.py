@@ -31,9 +31,7 @@ from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
 
-BOUND_ELEMENTS = 4096
-"""Tensors with more elements are never bound as constants of a later stage: the node that asks runs on the host."""
-
+BOUND_ELEMENTS = 4096  # with more, tensors are no constants of a later stage: the node that asks runs on the host
 NO_FORM = "it has no form in brick operators"
 STEPPED = "the host decides what of it runs, and how often"
 
