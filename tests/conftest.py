@@ -31,12 +31,14 @@ FEW = (1 << 16) + 1  # odd, so that filters of a layer differ
 _made: list[str] = []
 
 
-@pytest.fixture(autouse=True)
-def _compiles_in_this_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def _compiles_in_this_process(request: pytest.FixtureRequest) -> Iterator[None]:
     """The workers of the tests have all cores busy: helper processes, of which each loads LLVM first, take longer than
     they save. Their own tests have them all the same."""
-    if "tests/runtime/cpu/compile/" not in request.node.nodeid:
-        monkeypatch.setattr("brickrt.runtime.cpu.compile.compile_pool.KERNELS_PER_HELPER", 1 << 30)
+    with pytest.MonkeyPatch.context() as patch:
+        if "tests/runtime/cpu/compile/" not in request.node.nodeid:
+            patch.setattr("brickrt.runtime.cpu.compile.compile_pool.KERNELS_PER_HELPER", 1 << 30)
+        yield
 
 
 @pytest.fixture(scope="package", autouse=True)

@@ -293,14 +293,14 @@ class Lowering:
         order = np.concatenate([*sequence, np.zeros(0, np.int64)]).astype(np.int64)
         number = np.empty(len(order), np.int64)
         number[order] = np.arange(len(order))
-        readers, needs = self.all_waits()
-        by_reader = np.argsort(number[readers], kind="stable")
+        readers, needs = self.all_waits(number)
+        by_reader = np.argsort(readers, kind="stable")
         return TaskGraph(
             plan=self.plan,
             steps=tuple(replace(s, tasks=number[s.tasks]) for s in self.steps),
             scratch_moves=tuple(replace(c, tasks=number[c.tasks]) for c in self.scratch_moves),
-            dep_offsets=row_offsets(np.bincount(number[readers], minlength=len(order))),
-            deps=number[needs][by_reader],
+            dep_offsets=row_offsets(np.bincount(readers, minlength=len(order))),
+            deps=needs[by_reader],
             task_subgraph=np.concatenate([*owner, np.zeros(0, np.int64)]).astype(np.int64),
             allocations=self.allocations,
             aliases=self.aliases,
@@ -311,15 +311,13 @@ class Lowering:
             fused_bytes=self.fused,
         )
 
-    def all_waits(self) -> tuple[np.ndarray, np.ndarray]:
-        """All dependencies: (task, what it waits for), by number."""
+    def all_waits(self, number: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """All dependencies: (task, what it waits for), by final `number`, where joins are behind all other tasks. Their
+        provisional numbers are negative, -1 for the first."""
+        final = np.concatenate([number[: self.tasks], number[self.tasks :][::-1]])
         empty = np.zeros(0, np.int64)
-        readers, needs = (np.concatenate([empty, *(w[k] for w in self.waits)]).astype(np.int64) for k in (0, 1))
-        return self.numbered(readers), self.numbered(needs)
-
-    def numbered(self, tasks: np.ndarray) -> np.ndarray:
-        """Provisional numbers without negative ones: joins follow all other tasks."""
-        return np.where(tasks < 0, self.tasks - 1 - tasks, tasks)
+        readers, needs = (final[np.concatenate([empty, *(w[k] for w in self.waits)])] for k in (0, 1))
+        return readers, needs
 
 
 def along_curve(grid: BrickGrid) -> np.ndarray:
