@@ -15,6 +15,7 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.operators.product_types import is_integer_product
 from brickrt.ops.types import TensorType
 
 DEPTH, COLUMNS = 24, 10
@@ -87,6 +88,40 @@ def test_scales_of_columns_and_of_all(axis, block, zeros):
 def test_scales_that_differ_along_what_is_summed_are_multiplied_before(kind, axis, block):
     (node,) = check(model(kind, "MatMul", axis, block)).nodes
     assert node.op.name == "MatMul"
+
+
+@pytest.mark.parametrize("kind", RANGES)
+@pytest.mark.parametrize(("product", "axis"), [("MatMul", 0), ("Gemm", 1)])
+def test_scales_of_rows_are_multiplied_with_what_the_product_reads(kind, product, axis):
+    """Zero points that differ are none of a product's: 0 is the same for all."""
+    nodes = check(model(kind, product, axis, 0, zeros=False)).nodes
+    assert [node.op.name for node in nodes] == ["Map", "BlockMatMul"]
+
+
+@pytest.mark.parametrize(("kind", "zero"), [("int4", 0), ("int4", -3), ("uint4", 9)])
+def test_convolutions_by_half_bytes_are_products_of_bytes(kind, zero):
+    """x ─ Q ─ DQ ─ Conv by int4 with a scale for each channel."""
+    rng, dtype, (low, high) = np.random.default_rng(2), np.dtype(getattr(ml_dtypes, kind)), RANGES[kind]
+    arrays = {"xs": np.float32(0.02), "xz": np.uint8(120), "q": rng.integers(low, high, (6, 5, 3, 3)).astype(dtype)}
+    arrays |= {"s": rng.uniform(0.01, 0.1, 6).astype(np.float32), "z": np.full(6, zero).astype(dtype)}
+    nodes = [
+        helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]),
+        helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xd"]),
+        helper.make_node("DequantizeLinear", ["q", "s", "z"], ["w"], axis=0),
+        helper.make_node("Conv", ["xd", "w"], ["y"], pads=[1] * 4),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in ("x", "y")]
+    ends[0].type.tensor_type.shape.CopyFrom(helper.make_tensor_value_info("x", 1, [1, 5, 7, 8]).type.tensor_type.shape)
+    constants = [numpy_helper.from_array(np.asarray(array), name) for name, array in arrays.items()]
+    graph = helper.make_graph(nodes, "half bytes", ends[:1], ends[1:], constants)
+    made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
+    feeds = {"x": rng.standard_normal((1, 5, 7, 8)).astype(np.float32)}
+    with Runtime(made, device="cpu", threads=1) as runtime:
+        found = runtime.execute(feeds)["y"]
+        graphs = [plan.graph for plan in runtime.plan.plans]
+    kinds = [g.ins(node)[:2] for g in graphs for node in g.nodes if node.op.name == "Conv"]
+    assert [is_integer_product(*pair) for pair in kinds] == [True]
+    np.testing.assert_allclose(found, ReferenceEvaluator(made).run(["y"], feeds)[0], rtol=1e-5, atol=1e-5)
 
 
 def test_halves_that_are_no_pairs_are_bytes():

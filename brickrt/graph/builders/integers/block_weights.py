@@ -12,9 +12,9 @@ import numpy as np
 from onnx import TensorProto
 
 from brickrt.graph.builder import Builder, OnnxNode
-from brickrt.graph.builders.common import optional
-from brickrt.graph.builders.integers.quantized_tensors import note_dequantized
-from brickrt.graph.builders.scalar import F32
+from brickrt.graph.builders.common import elementwise, optional
+from brickrt.graph.builders.integers.quantized_tensors import HALF_BYTES, note_dequantized
+from brickrt.graph.builders.scalar import F32, mul
 from brickrt.ops.operators.block_matmul import BlockMatMul
 
 OFFSETS = {  # what makes elements of a type unsigned
@@ -23,7 +23,6 @@ OFFSETS = {  # what makes elements of a type unsigned
     np.dtype(ml_dtypes.uint4): 0,
     np.dtype(ml_dtypes.int4): 8,
 }
-HALF_BYTES = (np.dtype(ml_dtypes.uint4), np.dtype(ml_dtypes.int4))
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,6 +47,13 @@ class BlockWeights:
             np.repeat(each, self.block, self.axis).take(range(extents), self.axis) for each in (self.scale, self.zero)
         )
         return (self.values.astype(F32) - zero.astype(F32)) * scale
+
+    def without_row_scales(self) -> BlockWeights | None:
+        """The matrix with one scale, of 1, in place of those of its rows; None where it has others, or rows have zero
+        points that differ."""
+        if self.axis != 1 or len(self.scale.T) != 1 or (self.zero != self.zero[0]).any():
+            return None
+        return BlockWeights(self.values, np.ones((1, 1), F32), self.zero[:1], 0, len(self.values))
 
     def operands(self) -> tuple[BlockMatMul, list[np.ndarray]] | None:
         """The operator that multiplies with the matrix, and its operands q, scale and zero; None where there is none,
@@ -82,6 +88,8 @@ def block_weights(b: Builder, node: OnnxNode) -> BlockWeights | None:
     if not b.integers or values is None or scale is None or zero is None or values.dtype not in OFFSETS:
         return None
     code, axis, block = node.attrs.get("output_dtype"), node.attrs.get("axis", 1), node.attrs.get("block_size", 0)
+    if values.ndim > 2 and values.dtype in HALF_BYTES:  # convolutions multiply them as bytes
+        note_dequantized(b, node.outputs[0], node.inputs, axis, bool(block))
     if values.ndim != 2 or scale.dtype != F32 or code not in (None, 0, TensorProto.FLOAT) or not -2 <= axis < 2:
         return None
     found = _spread(values, scale, zero, axis % 2, block)
@@ -120,6 +128,9 @@ def block_product(b: Builder, x: str, weights: str, bias: str = "", transposed: 
     if not isinstance(found, BlockWeights) or b.type(x).dtype != F32 or b.type(x).rank < 2 or b.known(x) is not None:
         return None
     found = found.turned() if transposed else found
+    plain = found.without_row_scales()
+    if plain is not None and b.type(x).shape[-1] == len(found.values):
+        x, found = elementwise(b, mul, x, b.constant(np.ascontiguousarray(found.scale[:, 0]), "scale")), plain
     known = found.operands() if b.type(x).shape[-1] == len(found.values) and b.type(x).size else None
     if known is None:
         return None

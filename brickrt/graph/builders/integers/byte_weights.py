@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.graph.builder import Builder
-from brickrt.graph.builders.integers.quantized_tensors import OFFSET, S8, U8
+from brickrt.graph.builders.integers.quantized_tensors import HALF_BYTES, OFFSET, S8, U8
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,11 @@ def as_weights(b: Builder, name: str, axis: int) -> ByteWeights | None:
     such constant, or has scales along another axis."""
     found = b.quantized.get(b.resolve(name))
     values = None if found is None else b.known(found.tensor)
-    if found is None or values is None or values.dtype not in (U8, S8) or not values.size:
+    if found is None or values is None or not values.size:
+        return None
+    if values.dtype in HALF_BYTES and values.ndim > 2:  # matrices are multiplied as they are stored
+        values = values.astype(S8)
+    if values.dtype not in (U8, S8):
         return None
     if found.scale.size > 1 and found.axis % values.ndim != axis:
         return None

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 
 from brickrt.graph.builder import Builder, Quantized
@@ -20,6 +21,7 @@ from brickrt.ops.operators.move import Concat, Take, Transpose, View
 from brickrt.ops.operators.pool import Pool
 
 U8, S8, S32 = (np.dtype(t) for t in (np.uint8, np.int8, np.int32))
+HALF_BYTES = (np.dtype(ml_dtypes.uint4), np.dtype(ml_dtypes.int4))
 OFFSET = 128
 """From a signed byte to its unsigned twin."""
 
@@ -88,7 +90,7 @@ def note_dequantized(b: Builder, output: str, inputs: tuple[str, ...], axis: int
         or not 0 < zero.size <= factor.size
     ):
         return
-    if b.type(x).dtype in (U8, S8, S32) and np.isfinite(factor).all() and (factor > 0).all():
+    if b.type(x).dtype in (U8, S8, S32, *HALF_BYTES) and np.isfinite(factor).all() and (factor > 0).all():
         b.quantized[output] = Quantized(b.resolve(x), factor.reshape(-1), zero.reshape(-1).astype(np.int64), axis)
 
 

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
 
+from brickrt import Runtime
 from brickrt.graph.builder import Builder
 from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.half_weights import narrow_weights
@@ -93,3 +96,28 @@ def test_weights_are_narrowed_where_no_tensor_tells_any_more():
 def test_what_is_float32_stays_as_it_is():
     graph = fuse(make(lambda b: b.emit(MatMul(), "x", b.constant(array(8, 8), "w")), x=(4, 8)))
     assert wide_tensors(graph) is graph
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_a_model_of_float16_is_rounded_after_each_operator_where_it_is_to_be_exact(exact):
+    """x ─ MatMul ─ Sigmoid ─ Mul ─ y, all float16."""
+    w = array(16, 16, seed=1).astype(F16)
+    nodes = [
+        helper.make_node("MatMul", ["x", "w"], ["a"]),
+        helper.make_node("Sigmoid", ["a"], ["s"]),
+        helper.make_node("Mul", ["a", "s"], ["y"]),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT16, [20, 16]) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "halves", ends[:1], ends[1:], [numpy_helper.from_array(w, "w")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    x = array(20, 16, seed=2).astype(F16)
+    with Runtime(model, device="cpu", threads=1, exact=exact) as runtime:
+        got = runtime.execute({"x": x})["y"]
+        constants = [c for plan in runtime.plan.plans for c in plan.graph.constants.values() if c.size == w.size]
+    assert got.dtype == F16
+    assert [c.dtype for c in constants] == [F16]
+    a = x.astype(np.float64) @ w.astype(np.float64)
+    a = a.astype(F16).astype(np.float64) if exact else a
+    s = 1 / (1 + np.exp(-a))
+    s = s.astype(F16).astype(np.float64) if exact else s
+    assert (got != (a * s).astype(F16)).mean() < 0.02
