@@ -57,9 +57,15 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
     return values
 
 
+_READS: WeakKeyDictionary[OnnxNode, tuple[str, ...]] = WeakKeyDictionary()  # of nodes, which each size asks for
+
+
 def reads(node: OnnxNode) -> tuple[str, ...]:
     """The tensors a node reads, itself or in its subgraphs, each once."""
-    return tuple(dict.fromkeys(name for name in (*node.inputs, *captured(node)) if name))
+    found = _READS.get(node)
+    if found is None:
+        _READS[node] = found = tuple(dict.fromkeys(name for name in (*node.inputs, *captured(node)) if name))
+    return found
 
 
 def captured(node: OnnxNode) -> tuple[str, ...]:
