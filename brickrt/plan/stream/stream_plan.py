@@ -30,7 +30,7 @@ from brickrt.plan.stream.band_storage import (
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.row_axes import find_row_axes
-from brickrt.plan.stream.swept_tensors import SweptTensors, find_swept_tensors
+from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
 from brickrt.plan.stream.units.band_units import as_units
 from brickrt.plan.stream.units.reshape_chains import with_chains
@@ -147,6 +147,7 @@ class StreamPlanner:
         units = tuple(as_units(graph, plan.subgraphs, axes, {k for one in attentions for k in one.nodes}))
         swept = find_swept_tensors(graph, units, axes, slices)
         units = tuple(with_attentions(graph, with_chains(graph, units, swept.chains, AXIS), attentions))
+        check_resident_units(graph, units, swept, slices)
         views = {name for name in views if name not in swept.level and graph.producers[name] not in swept.chained}
         whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
         types = {name: graph.types[name] for name in whole}

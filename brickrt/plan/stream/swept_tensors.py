@@ -102,6 +102,21 @@ def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]
     found.level[node.output] = max([ready, *(found.level[name] for name in swept)])
 
 
+def check_resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, inside: Collection[str]) -> None:
+    """Raises BrickError naming a node that runs between passes and reads a tensor of which rows are gone by then; the
+    rules above leave none. `inside` as above."""
+    for unit in units:
+        if graph.nodes[unit.nodes[-1]].output not in swept.resident:
+            continue
+        inner = {graph.nodes[k].output for k in unit.nodes}
+        for node in (graph.nodes[k] for k in unit.nodes):
+            for name in node.inputs:
+                while name in inside:
+                    name = graph.nodes[graph.producers[name]].inputs[0]
+                if name in swept.level and name not in swept.collected and name not in inner:
+                    raise _refusal(node, f"needs all of '{name}' {graph.types[name]} at once, which is kept by rows")
+
+
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     kind = graph.types[name]
     allowed = max(COLLECTED_BYTES, COLLECTED_SHARE * sum(graph.types[one].nbytes for one in graph.inputs))

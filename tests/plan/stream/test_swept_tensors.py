@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 import pytest
 
+from brickrt.graph.errors import BrickError
 from brickrt.plan import plan
+from brickrt.plan.stream.swept_tensors import check_resident_units
 from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model, node, tensor
 
@@ -63,3 +67,12 @@ def test_a_norm_ends_one_pass(kind: str, layers: int):
 def test_without_moments_each_ended_two(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plan, "split_moments", lambda graph, layouts, device: (graph, layouts))
     assert passes(network("instance", 2)) == 5
+
+
+def test_what_runs_between_passes_reads_no_rows_that_are_gone():
+    """A plan whose collected tensors are forgotten is refused by the name of a node that reads one of them."""
+    found = planner_of(plan_of(network("instance", 1))).network
+    check_resident_units(found.graph, found.units, found.swept, found.inplace)
+    forgotten = replace(found.swept, collected={})
+    with pytest.raises(BrickError, match=r"node .* needs all of '.*' at once, which is kept by rows"):
+        check_resident_units(found.graph, found.units, forgotten, found.inplace)
