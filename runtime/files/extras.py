@@ -25,6 +25,13 @@ def needed(package: str, name: str, extra: str = "files") -> ModuleType:
         return import_module(package)
 
 
+def brings_gpu_arrays() -> bool:
+    """Whether zarr, once it is imported, brings CuPy along: 170 MiB, which a process should have before it measures
+    what it takes."""
+    imported = sys.modules.keys() & {"zarr", GPU_ARRAYS}
+    return not imported and GPU_ARRAYS not in _left_out and find_spec(GPU_ARRAYS) is not None
+
+
 @contextmanager
 def leaving_out(*packages: str) -> Iterator[None]:
     """While this lasts, what `needed` imports finds none of these packages, unless they are imported already. For

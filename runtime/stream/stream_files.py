@@ -13,9 +13,10 @@ import numpy as np
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.files.extras import brings_gpu_arrays, needed
 from brickrt.runtime.files.journal import journal_path, read_journal, require_journal
 from brickrt.runtime.files.scratch import scratch_path
-from brickrt.runtime.files.source import open_source
+from brickrt.runtime.files.source import is_zarr, open_source
 from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_job import CUT, StreamJob
@@ -69,6 +70,8 @@ def opened_job(
         for name, what in named("inputs", inputs, list(source.inputs)).items():
             tensors[name] = source_of(source, name, what, pixels)
             stack.callback(tensors[name].close)
+        for path in (str(path) for path in outputs.values() if is_zarr(str(path)) and brings_gpu_arrays()):
+            needed("zarr", path)
         job = StreamJob(pipeline, source, tensors, options, watch, _spill_into(outputs, options))
         for tensor in tensors.values():
             tensor.copy_if_scattered()

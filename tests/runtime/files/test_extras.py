@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.files import extras
 from brickrt.runtime.files.extras import leaving_out, needed
 
 LOOKS_FOR = """
@@ -48,3 +49,15 @@ def test_nothing_is_left_out_by_default(packages):
 def test_a_missing_package_is_named_with_what_to_install():
     with pytest.raises(BrickError, match=r'x.abc: needs the package brickrt_none: pip install "brickrt\[geo\]"'):
         needed("brickrt_none", "x.abc", "geo")
+
+
+def test_zarr_brings_cupy_where_neither_is_imported_and_cupy_is_not_left_out(packages, monkeypatch):
+    monkeypatch.setattr(extras, "GPU_ARRAYS", "brickrt_test_none")
+    monkeypatch.delitem(sys.modules, "zarr", raising=False)
+    assert not extras.brings_gpu_arrays()
+    monkeypatch.setattr(extras, "GPU_ARRAYS", "brickrt_test_heavy")
+    assert extras.brings_gpu_arrays()
+    with leaving_out("brickrt_test_heavy"):
+        assert not extras.brings_gpu_arrays()
+    needed("brickrt_test_heavy", "a file")
+    assert not extras.brings_gpu_arrays()
