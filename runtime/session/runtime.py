@@ -6,7 +6,7 @@ import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from brickrt.runtime.arrays import on_device
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pipeline, model_source
 from brickrt.runtime.engines import Device, Engine, choose_engine
-from brickrt.runtime.execution.execution import Execution, among
+from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.given_outputs import fill_given, given_outputs
 from brickrt.runtime.execution.kept_programs import KeptPrograms, kept_bytes
 from brickrt.runtime.execution.report import Report, StageRun, report_of
@@ -30,17 +30,17 @@ from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
-from brickrt.runtime.session.cluster_stream import cluster_stream
 from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.session.known_inputs import KnownInputs
 from brickrt.runtime.session.many_calls import in_order
 from brickrt.runtime.stats import Stats
-from brickrt.runtime.stream.stream_files import named, opened_job
-from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport
 from brickrt.runtime.thread_count import thread_count
-from brickrt.runtime.windows.window_job import opened_windows
-from brickrt.runtime.windows.window_options import Blend, WindowOptions, window_options
-from brickrt.runtime.windows.window_report import WindowReport
+
+if TYPE_CHECKING:
+    from brickrt.runtime.session.cluster_stream import ClusterStream
+    from brickrt.runtime.stream.stream_report import StreamReport
+    from brickrt.runtime.windows.window_options import Blend
+    from brickrt.runtime.windows.window_report import WindowReport
 
 
 class Runtime:
@@ -100,7 +100,7 @@ class Runtime:
             check_options(engine.spec, precision, strategy)
             saved = None if plan is None else _saved(plan, engine, options)
             self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)
-        self._cluster = cluster_stream(client, graph, self._pipeline, {"isa": isa, "plan": plan})
+        self._cluster = None if client is None else _cluster(client, graph, self._pipeline, isa=isa, plan=plan)
         self._observer = events.observer_of(watch)
         self._running: list[Cancellable] = []
         self._roots: dict[frozenset[str], StageCache] = {}
@@ -282,15 +282,12 @@ class Runtime:
         weights, `blend` "gaussian" or "constant". That is not the exact result, and the report says so. A runtime with
         a client has workers run it, in `max_memory` each, from paths to Zarr arrays, and reports a `ClusterReport`.
         """
-        options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
-        files = named("outputs", outputs, list(self.source.outputs))
-        windows = _windows(window, overlap, blend)
-        one = self._streaming(), self.source, inputs
-        if self._cluster is not None:
-            return self._cluster.run(list(self.source.inputs), inputs, files, options, windows)
-        opened = opened_windows(*one, windows, options) if windows else opened_job(*one, files, options)
-        with opened as job, among(self._running, job):
-            return job.run(files)
+        from brickrt.runtime.session.file_streams import stream_files  # here: see there
+
+        kept = {"stored": stored, "scale": scale, "spill": spill, "scratch": scratch}
+        options, asked = {"max_memory": max_memory, "resume": resume, **kept}, (window, overlap, blend)
+        files = inputs, outputs
+        return stream_files(self._streaming(), self.source, files, options, asked, self._cluster, self._running)
 
     def cancel(self) -> None:
         """Ends what is under way, loops on the host too, in all threads: their `execute` raises `Cancelled`."""
@@ -372,11 +369,10 @@ def _options(
         raise BrickError(str(e)) from None
 
 
-def _windows(window: int | tuple[int, ...] | None, overlap: float | None, blend: Blend | None) -> WindowOptions | None:
-    """The windows that are asked for. Raises BrickError where they make no sense."""
-    if window is None and (overlap is not None or blend is not None):
-        raise BrickError("overlap and blend are of blended windows: give a window too, or leave them out")
-    return None if window is None else window_options(window, overlap, blend)
+def _cluster(client: Any, model: SourceGraph | Model, pipeline: Pipeline, **unfit: object) -> ClusterStream | None:
+    from brickrt.runtime.session.cluster_stream import cluster_stream  # here, as for files
+
+    return cluster_stream(client, model, pipeline, unfit)
 
 
 def _unlike_compiled(
