@@ -17,28 +17,26 @@ from brickrt.runtime.windows.window_job import opened_windows
 from brickrt.runtime.windows.window_options import Blend, WindowOptions, window_options
 from brickrt.runtime.windows.window_report import WindowReport
 
-Windows = tuple[int | tuple[int, ...] | None, float | None, Blend | None]
+Files = tuple[Any, Any]  # inputs and outputs, by name or one alone
+Asked = tuple[int | tuple[int, ...] | None, float | None, Blend | None]  # window, overlap and blend
 
 
 def stream_files(
     pipeline: Pipeline,
     source: SourceGraph,
-    files: tuple[Any, Any],
-    options: dict[str, Any],
-    asked: Windows,
+    files: Files,
+    options: StreamOptions,
+    asked: Asked,
     cluster: ClusterStream | None,
     running: list[Cancellable],
 ) -> StreamReport | WindowReport:
-    """See `Runtime.stream`: `files` are inputs and outputs, `options` those of `StreamOptions`, and window, overlap and
-    blend are `asked` for. The job is among those `running` meanwhile."""
-    inputs, given = files
-    asked_for = StreamOptions(**options)
-    outputs = named("outputs", given, list(source.outputs))
+    """See `Runtime.stream`. The job is among those `running` meanwhile."""
+    inputs, outputs = files[0], named("outputs", files[1], list(source.outputs))
     windows = _windows(*asked)
     if cluster is not None:
-        return cluster.run(list(source.inputs), inputs, outputs, asked_for, windows)
+        return cluster.run(list(source.inputs), inputs, outputs, options, windows)
     one = pipeline, source, inputs
-    opened = opened_windows(*one, windows, asked_for) if windows else opened_job(*one, outputs, asked_for)
+    opened = opened_windows(*one, windows, options) if windows else opened_job(*one, outputs, options)
     with opened as job, among(running, job):
         return job.run(outputs)
 

@@ -282,11 +282,10 @@ class Runtime:
         weights, `blend` "gaussian" or "constant". That is not the exact result, and the report says so. A runtime with
         a client has workers run it, in `max_memory` each, from paths to Zarr arrays, and reports a `ClusterReport`.
         """
-        from brickrt.runtime.session.file_streams import stream_files  # here: see there
+        from brickrt.runtime.session.file_streams import StreamOptions, stream_files  # here: see there
 
-        kept = {"stored": stored, "scale": scale, "spill": spill, "scratch": scratch}
-        options, asked = {"max_memory": max_memory, "resume": resume, **kept}, (window, overlap, blend)
-        files = inputs, outputs
+        options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
+        files, asked = (inputs, outputs), (window, overlap, blend)
         return stream_files(self._streaming(), self.source, files, options, asked, self._cluster, self._running)
 
     def cancel(self) -> None:

@@ -14,7 +14,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.plan.assign_layouts import assign_layouts
 from brickrt.plan.layout import image_layout
 from brickrt.plan.merging.split_positions import PARTS_BYTES, split_positions
-from tests.support.graphs.by_definition import interpret
+from tests.support.cpu.split_graphs import checked_split
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import SERVER
 
@@ -25,15 +25,7 @@ X, Y = arg(0, F32), arg(1, F32)
 
 def split(graph: Graph) -> Graph:
     """The graph with its sums split, which computes the same."""
-    placed, layouts = assign_layouts(graph, image_layout(SMALL))
-    found, places = split_positions(placed, layouts, SMALL)
-    assert places.keys() >= found.verify().types.keys()
-    rng = np.random.default_rng(0)
-    values = {n: rng.standard_normal(graph.types[n].shape).astype(graph.types[n].dtype) for n in graph.inputs}
-    wanted, got = interpret(placed, values), interpret(found, values)
-    for name, want in wanted.items():
-        np.testing.assert_allclose(got[name], want, rtol=1e-4, atol=1e-3)
-    return found
+    return checked_split(split_positions, graph, SMALL, rtol=1e-4, atol=1e-3)
 
 
 def deepest(graph: Graph) -> int:

@@ -11,10 +11,8 @@ from brickrt.graph.ir import Graph
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
-from brickrt.plan.assign_layouts import assign_layouts
-from brickrt.plan.layout import image_layout
 from brickrt.plan.merging.split_profiles import split_profiles
-from tests.support.graphs.by_definition import interpret
+from tests.support.cpu.split_graphs import checked_split
 from tests.support.graphs.plan_graphs import Sketch
 from tests.support.task_checks import SERVER
 
@@ -25,14 +23,7 @@ HALF = apply("mul", arg(0, F32), const(0.5, F32))
 
 def split(graph: Graph) -> Graph:
     """The split graph, which computes the same."""
-    placed, layouts = assign_layouts(graph, image_layout(SMALL))
-    found, places = split_profiles(placed, layouts, SMALL)
-    assert places.keys() >= found.verify().types.keys()
-    rng = np.random.default_rng(0)
-    values = {n: rng.standard_normal(graph.types[n].shape).astype(graph.types[n].dtype) for n in graph.inputs}
-    for name, wanted in interpret(placed, values).items():
-        np.testing.assert_allclose(interpret(found, values)[name], wanted, rtol=1e-5, atol=1e-5)
-    return found
+    return checked_split(split_profiles, graph, SMALL, rtol=1e-5, atol=1e-5)
 
 
 def pools(graph: Graph) -> int:

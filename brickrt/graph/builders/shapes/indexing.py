@@ -16,14 +16,20 @@ from brickrt.graph.errors import Unsupported
 _MOST_INDICES = 1 << 16
 
 
+def _constant_positions(b: Builder, node: OnnxNode) -> np.ndarray:
+    """The second input of a node, of which a table is made. Raises Unsupported where it is not known, or too large."""
+    indices = b.known(node.inputs[1])
+    if indices is None:
+        raise Unsupported(f"{node.op_type} at positions known only when it runs")
+    if indices.size > _MOST_INDICES:
+        raise Unsupported(f"{node.op_type} at {indices.size} positions")
+    return indices
+
+
 @builds("Gather")
 def gather(b: Builder, node: OnnxNode) -> str:
     """Elements at constant positions along an axis."""
-    x, indices = node.inputs[0], b.known(node.inputs[1])
-    if indices is None:
-        raise Unsupported("Gather at positions known only when it runs")
-    if indices.size > _MOST_INDICES:
-        raise Unsupported(f"Gather at {indices.size} positions")
+    x, indices = node.inputs[0], _constant_positions(b, node)
     shape = b.type(x).shape
     axis = normal_axis(node.attrs.get("axis", 0), len(shape))
     table = [int(k) + shape[axis] * (k < 0) for k in indices.reshape(-1)]
@@ -35,11 +41,7 @@ def gather(b: Builder, node: OnnxNode) -> str:
 @builds("GatherND")
 def gather_parts(b: Builder, node: OnnxNode) -> str:
     """The parts of a tensor at constant positions along its first axes, as a Gather along all of these in one."""
-    x, indices = node.inputs[0], b.known(node.inputs[1])
-    if indices is None:
-        raise Unsupported("GatherND at positions known only when it runs")
-    if indices.size > _MOST_INDICES:
-        raise Unsupported(f"GatherND at {indices.size} positions")
+    x, indices = node.inputs[0], _constant_positions(b, node)
     shape = b.type(x).shape
     at = _with_batches(indices, shape, node.attrs.get("batch_dims", 0))
     lead, rest = shape[: at.shape[-1]], shape[at.shape[-1] :]
