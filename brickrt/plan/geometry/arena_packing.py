@@ -74,12 +74,16 @@ def _packed(lives: list[Lifetime], slack: int) -> list[_Packed]:
 
 
 def _reuses(packed: list[_Packed]) -> list[Reuse]:
-    found = []
-    for start, end, life in packed:
-        users: set[int] = set()
-        for other_start, other_end, other in packed:
-            if other.dies < life.born and other_start < end and start < other_end:
-                users.update(other.users)
-        if users:
-            found.append(Reuse(life.tensor, tuple(sorted(users))))
-    return found
+    """Who has to be waited for before a tensor is written: the users of those that had its range last. What these had
+    taken over themselves is done with by then, since a tensor's writers are among its users."""
+    found, last = dict[str, tuple[int, ...]](), list[_Packed]()  # ranges that never overlap, with who had them last
+    for start, end, life in sorted(packed, key=lambda one: one[2].born):
+        taken = [part for part in last if part[0] < end and start < part[1]]
+        if taken:
+            found[life.tensor] = tuple(sorted({user for _, _, other in taken for user in other.users}))
+        kept = [part for part in last if not (part[0] < end and start < part[1])]
+        ends = [(a, start, other) for a, _, other in taken if a < start] + [
+            (end, b, other) for _, b, other in taken if b > end
+        ]
+        last = [*kept, *ends, (start, end, life)]
+    return [Reuse(life.tensor, found[life.tensor]) for _, _, life in packed if life.tensor in found]

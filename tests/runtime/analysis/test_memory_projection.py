@@ -65,6 +65,29 @@ def test_tensors_that_live_together_lie_apart(drawn: list[tuple[int, int, int]],
         placed.append(one)
 
 
+@given(st.lists(st.tuples(*[st.integers(0, 9)] * 3), max_size=20), st.integers(0, 2))
+def test_writers_wait_for_all_that_had_their_memory(drawn: list[tuple[int, int, int]], slack: int):
+    """At once for those that had it last, and through the writers of these for all others."""
+    lives = [life(f"t{k}", 64 * size, born, born + more) for k, (size, born, more) in enumerate(drawn)]
+    offsets, _, reuses = pack_arena(lives, slack)
+    at_once = {reuse.tensor: set(reuse.users) for reuse in reuses}
+    done = dict[str, set[int]]()
+    for one in sorted(lives, key=lambda one: one.born):
+        place = range(offsets[one.tensor], offsets[one.tensor] + one.nbytes)
+        before = [
+            o for o in lives if o.dies < one.born and offsets[o.tensor] in range(place.start - o.nbytes + 1, place.stop)
+        ]
+        mine = at_once.get(one.tensor, set())
+        done[one.tensor] = mine.union(*(done[o.tensor] for o in before if mine >= set(o.users)))
+        assert done[one.tensor] >= {user for o in before if o.nbytes and one.nbytes for user in o.users} >= mine
+
+
+def test_memory_that_was_taken_over_is_waited_for_once():
+    """b has all of a's memory and c of b's: c's writers wait for users of b alone."""
+    _, _, reuses = pack_arena([life("a", 64, 0, 1), life("b", 64, 3, 4), life("c", 64, 6, 7)])
+    assert [(r.tensor, r.users) for r in reuses] == [("b", (0, 1)), ("c", (3, 4))]
+
+
 def test_nothing_to_store():
     assert pack_arena([]) == ({}, 0, [])
 
