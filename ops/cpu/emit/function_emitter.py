@@ -32,6 +32,8 @@ from brickrt.ops.cpu.emit.llvm_types import (
     splat_operands,
     type_suffix,
     vector,
+    vector_constant,
+    word_constant,
     zeros,
 )
 from brickrt.ops.cpu.emit.sizes import Size, SizeTable
@@ -70,7 +72,7 @@ class FunctionEmitter(ControlFlow):
         if place not in self._sizes:
             table = self._sizes_address()
             b = self._at_entry()
-            self._sizes[place] = b.load(b.gep(table, [I64(place)], source_etype=I64), typ=I64)
+            self._sizes[place] = b.load(b.gep(table, [index_constant(place)], source_etype=I64), typ=I64)
         return self._sizes[place]
 
     def look_ups(self) -> ir.Value:
@@ -83,7 +85,7 @@ class FunctionEmitter(ControlFlow):
         """The address of the kernel's table, loaded once, where the function begins."""
         if self._size_table is None:
             b = self._at_entry()
-            self._size_table = b.load(b.gep(self.fn.args[0], [I64(self._sizes_at)], source_etype=PTR), typ=PTR)
+            self._size_table = b.load(b.gep(self.fn.args[0], [index_constant(self._sizes_at)], source_etype=PTR), typ=PTR)
         return self._size_table
 
     def _at_entry(self) -> ir.IRBuilder:
@@ -94,11 +96,11 @@ class FunctionEmitter(ControlFlow):
 
     def pointer(self, k: int) -> ir.Value:
         """args[k] of a kernel, loaded."""
-        return self.b.load(self.b.gep(self.fn.args[0], [I64(k)], source_etype=PTR), typ=PTR)
+        return self.b.load(self.b.gep(self.fn.args[0], [index_constant(k)], source_etype=PTR), typ=PTR)
 
     def box(self, dim: int) -> tuple[ir.Value, ir.Value]:
         """Begin and end of dimension `dim` of a kernel's box, loaded."""
-        at = [self.b.gep(self.fn.args[1], [I64(2 * dim + k)], source_etype=I64) for k in (0, 1)]
+        at = [self.b.gep(self.fn.args[1], [index_constant(2 * dim + k)], source_etype=I64) for k in (0, 1)]
         return self.b.load(at[0], typ=I64), self.b.load(at[1], typ=I64)
 
     @contextmanager
@@ -146,7 +148,7 @@ class FunctionEmitter(ControlFlow):
         if isinstance(scalar, ir.Constant):
             return fill(ir.VectorType(scalar.type, lanes), scalar.constant)
         undefined, firsts = splat_operands(scalar.type, lanes)
-        first = self.b.insert_element(undefined, scalar, I32(0))
+        first = self.b.insert_element(undefined, scalar, word_constant(0))
         return self.b.shuffle_vector(first, undefined, firsts)
 
     def math(self, name: str, *args: ir.Value) -> ir.Value:
@@ -160,7 +162,7 @@ class FunctionEmitter(ControlFlow):
 
     def shuffle(self, x: ir.Value, y: ir.Value, lanes: Sequence[int]) -> ir.Value:
         """The lanes of `x` and `y`, counted as one sequence, that `lanes` names."""
-        return self.b.shuffle_vector(x, y, ir.Constant(ir.VectorType(I32, len(lanes)), list(lanes)))
+        return self.b.shuffle_vector(x, y, vector_constant(I32, tuple(lanes)))
 
     # ---- memory: offsets are in elements
 
@@ -181,7 +183,7 @@ class FunctionEmitter(ControlFlow):
             return self.widen(self.b.load(at, align=dtype.itemsize, typ=kind), dtype, lanes)
         name = f"llvm.masked.load.{type_suffix(kind)}.p0"
         zero = zeros(kind)
-        return self.widen(self.intrinsic(name, kind, at, I32(dtype.itemsize), mask, zero), dtype, lanes)
+        return self.widen(self.intrinsic(name, kind, at, word_constant(dtype.itemsize), mask, zero), dtype, lanes)
 
     def store(
         self,
@@ -198,18 +200,18 @@ class FunctionEmitter(ControlFlow):
         if mask is None:
             self.b.store(value, at, align=dtype.itemsize)
             return
-        self.intrinsic(f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, I32(dtype.itemsize), mask)
+        self.intrinsic(f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, word_constant(dtype.itemsize), mask)
 
     def prefetch(self, base: ir.Value, offset: Index, dtype: np.dtype, write: bool = False, near: bool = True) -> None:
         """Prefetches an element's cache line, to read or write it: into L1 if `near`, else L2. Any address is safe."""
-        hints = [I32(int(write)), I32(3 if near else 2), I32(1)]
+        hints = [word_constant(k) for k in (int(write), 3 if near else 2, 1)]
         self.intrinsic("llvm.prefetch.p0", VOID, self.address(base, offset, dtype), *hints)
 
     def collect(self, base: ir.Value, offsets: Iterable[Index], dtype: np.dtype, lanes: int) -> ir.Value:
         """A vector of elements that lie anywhere; lanes for which there is no offset are zero."""
         acc = zeros(vector(register_type(dtype), lanes))
         for lane, offset in enumerate(offsets):
-            acc = self.b.insert_element(acc, self.load(base, offset, dtype), I32(lane))
+            acc = self.b.insert_element(acc, self.load(base, offset, dtype), word_constant(lane))
         return acc
 
     def gather(self, base: ir.Value, offset: Index, stride: int, dtype: np.dtype, lanes: int) -> ir.Value:
@@ -262,5 +264,5 @@ class FunctionEmitter(ControlFlow):
 
     def tail_mask(self, count: Index, lanes: int) -> ir.Value:
         """<lanes x i1>, on for the first `count` lanes."""
-        steps = ir.Constant(ir.VectorType(I64, lanes), list(range(lanes)))
+        steps = vector_constant(I64, tuple(range(lanes)))
         return self.b.icmp_signed("<", steps, self.splat(self.value(count), lanes))

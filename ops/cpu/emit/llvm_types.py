@@ -61,6 +61,18 @@ def index_constant(value: int) -> ir.Constant:
     return I64(value)
 
 
+@cache
+def word_constant(value: int) -> ir.Constant:
+    """A lane's number, or what else instructions take as an i32."""
+    return I32(value)
+
+
+@lru_cache(maxsize=1 << 12)
+def vector_constant(kind: ir.Type, values: tuple[int, ...]) -> ir.Constant:
+    """The constant vector of these integers of a type."""
+    return ir.Constant(ir.VectorType(kind, len(values)), list(values))
+
+
 def fill(kind: ir.Type, value: float | int) -> ir.Constant:
     """The constant of a scalar or vector type with `value` in every lane."""
     return _filled(kind, value, repr(value))

@@ -6,40 +6,12 @@ emit, print, parse and find it takes longer than all that is done with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
-from typing import Any
-
 from llvmlite import ir
 
-PURE = (
-    *("add", "sub", "mul", "sdiv", "srem", "ashr", "and_", "or_", "icmp_signed", "icmp_unsigned", "select"),
-    *("zext", "trunc", "bitcast", "gep", "insert_element", "shuffle_vector"),
-)
-"""What gives the same for the same operands, wherever it stands."""
+from brickrt.ops.cpu.emit.line_builder import Line, LineBuilder
 
 
-def _once(name: str) -> Callable[..., ir.Value]:
-    compute = getattr(ir.IRBuilder, name)
-
-    def found_or_computed(self: ReusingBuilder, x: Any, *more: Any, **options: Any) -> ir.Value:
-        if options.keys() - {"source_etype"}:
-            return compute(self, x, *more, **options)
-        # operands by identity, since llvmlite compares constants by their text; what is known keeps its operands alive
-        key = (name, x if isinstance(x, str) else id(x), *map(_identity, more), *map(id, options.values()))
-        found = self.known.get(key)
-        if found is None or not self.sees(found.parent):
-            found = self.known[key] = compute(self, x, *more, **options)
-        return found
-
-    return wraps(compute)(found_or_computed)
-
-
-def _identity(operand: Any) -> int | tuple[int, ...]:
-    return tuple(map(id, operand)) if isinstance(operand, list) else id(operand)
-
-
-class ReusingBuilder(ir.IRBuilder):
+class ReusingBuilder(LineBuilder):
     """A builder that only ever appends to blocks.
 
     A block that it makes itself (`append_basic_block`, `if_then`, `if_else`) is reached only by way of the block where
@@ -48,7 +20,7 @@ class ReusingBuilder(ir.IRBuilder):
 
     def __init__(self, block: ir.Block) -> None:
         super().__init__(block)
-        self.known: dict[tuple, ir.Value] = {}
+        self.known: dict[str, Line] = {}  # by the text of the operation
         self._above: dict[ir.Block, tuple[ir.Block, int]] = {}  # a block's dominator, and how many are above it
 
     def append_basic_block(self, name: str = "") -> ir.Block:
@@ -56,6 +28,13 @@ class ReusingBuilder(ir.IRBuilder):
         block = super().append_basic_block(name)
         self._above[block] = self.block, self._depth(self.block) + 1
         return block
+
+    def computed(self, text: str, kind: ir.Type) -> Line:
+        """The operation `text`, of which the current place may know the result already."""
+        found = self.known.get(text)
+        if found is None or not self.sees(found.parent):
+            found = self.known[text] = self.line(text, kind)
+        return found
 
     def sees(self, block: ir.Block) -> bool:
         """Whether all ways to the current place lead through `block`."""
@@ -66,7 +45,3 @@ class ReusingBuilder(ir.IRBuilder):
 
     def _depth(self, block: ir.Block) -> int:
         return self._above[block][1] if block in self._above else 0
-
-
-for _name in PURE:
-    setattr(ReusingBuilder, _name, _once(_name))

@@ -11,6 +11,8 @@ from itertools import chain
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.emit.line_builder import Phi, insert_phi
+
 
 @dataclass(eq=False)
 class Variable:
@@ -27,7 +29,7 @@ class Scope:
     before: ir.Block
     head: ir.Block | None = None
     entered: dict[Variable, ir.Value] = field(default_factory=dict)  # with which value
-    phis: dict[Variable, ir.PhiInstr] = field(default_factory=dict)
+    phis: dict[Variable, Phi] = field(default_factory=dict)
 
     def touch(self, variable: Variable) -> None:
         """Before the body reads or changes a variable from outside for the first time."""
@@ -62,13 +64,7 @@ def join(after: ir.Block, bodies: list[tuple[dict[Variable, ir.Value], ir.Block]
         variable.value = _phi(after, [(made.get(variable, variable.value), end) for made, end in bodies])
 
 
-def _phi(block: ir.Block, incoming: list[tuple[ir.Value, ir.Block]]) -> ir.PhiInstr:
-    """After those that a block begins with: code that follows keeps the order in which they are made."""
-    builder = ir.IRBuilder(block)
-    first = next((one for one in block.instructions if not isinstance(one, ir.PhiInstr)), None)
-    if first is not None:
-        builder.position_before(first)
-    phi = builder.phi(incoming[0][0].type)
-    for value, source in incoming:
-        phi.add_incoming(value, source)
+def _phi(block: ir.Block, incoming: list[tuple[ir.Value, ir.Block]]) -> Phi:
+    phi = insert_phi(block, incoming[0][0].type)
+    phi.incomings += incoming
     return phi
