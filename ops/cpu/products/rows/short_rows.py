@@ -3,10 +3,13 @@
     width 25, T = 14    |------13------|---8---|-4-|
     width 37            |------13------|---8---|---8---|-----8|    the last one begins where it ends with the row
     40, with both edges |---edge-14----|---8---|-4-|---edge-14----|
+    25, with both edges |---edge-13---|---edge-12---|
+    9, with both edges  |-both-edges-9-|
 
 Tiles of four lengths do, of which the last may cover again what others have: its pixels get the same values. How many
-there are of each is a size (`sizes.py`), so that one code is good for all such widths. Rows of one tile, whose pixels
-lack no taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and 0 for others.
+there are of each is a size (`sizes.py`), so that one code is good for all such widths. Rows of one tile, and those of
+two that lack taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and 0 for
+others.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ WORD = "tiles"
 MOST_HALVES, MOST_QUARTERS = 3, 2  # tiles of these lengths in a row
 RADIX = 64
 FEWEST = 4  # pixels of a tile, from which on there are such lengths
+MOST_RUNS = 128  # of taps, in tiles of each length that lack some
 
 
 @dataclass(frozen=True)
@@ -42,37 +46,62 @@ class RowTiles:
 
     def row_runs(self, row: TiledRow, outputs: int | Size) -> list[RepeatedTiles]:
         """The tiles of one row."""
-        most, half = self.most, lengths(self.most)[2]
-        left, right = (most * bool(lacking) for lacking in (row.left, row.right))
-        if not isinstance(outputs, Size) or max(row.left, row.right) > most or not 1 < outputs < most * (most - 1):
+        most = self.most
+        if not isinstance(outputs, Size) or not 1 < outputs < most * (most - 1) or self.is_much(row):
             return row.runs(outputs, most)
-        if not left and not right and outputs <= most:
+        if outputs <= most:
             return list(self.few(row, outputs))
-        covered = self.twice and most >= FEWEST and outputs > max(most, left + right + half - 1)
-        return list(self.short(row, outputs, left, right)) if covered else row.runs(outputs, most)
+        lacking = bool(row.left or row.right)
+        if (lacking or not self.twice) and row.left <= (most + 2) // 2 and row.right <= (most + 1) // 2:
+            if outputs <= 2 * most:
+                return list(self.pair(row, outputs))
+        elif lacking:
+            return row.runs(outputs, most)
+        return list(self.short(row, outputs)) if self.twice and most >= FEWEST else row.runs(outputs, most)
+
+    def is_much(self, row: TiledRow) -> bool:
+        """Whether a tile of each length is much code, as taps that some pixels lack are runs of their own."""
+        return bool(row.left or row.right) and (self.most + 2) * min(len(row.offsets), 2 * self.most) > MOST_RUNS
 
     def few(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
         """A tile as long as the row, of each length from 2 to T."""
         for length in range(2, self.most + 1):
-            repeat = alternative(is_equal(outputs, length))
-            if isinstance(repeat, Size) or repeat:
-                yield row.run(0, length, repeat)
+            for repeat in repeats(outputs, length):
+                yield row.run(0, length, repeat, end=0)
 
-    def short(self, row: TiledRow, outputs: Size, left: int, right: int) -> Iterator[RepeatedTiles]:
-        """Tiles that lack taps at the ends, of `left` and `right` outputs where there are any; of four lengths between
-        them."""
+    def pair(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
+        """A tile for each half of the row, of each length that halves of T + 1 to 2·T pixels have."""
+        for length in range((self.most + 2) // 2, self.most + 1):
+            for repeat in repeats(-(-outputs // 2), length):
+                yield row.run(0, length, repeat)
+        for length in range((self.most + 1) // 2, self.most + 1):
+            for repeat in repeats(outputs // 2, length):
+                yield row.run(outputs - length, length, repeat, end=0)
+
+    def short(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
+        """Tiles of T pixels that lack taps at the ends, where there are any; of four lengths between them, which reach
+        as far as no pixel lacks taps."""
+        most = self.most
+        left, right = (most * bool(lacking) for lacking in (row.left, row.right))
         if left:
             yield row.run(0, left)
-        inner = outputs - left - right
+        inner, room = outputs - left - right, left - row.left + right - row.right
         start: int | Size = left
-        for which, length in enumerate(lengths(self.most)):
-            count = outputs.table.make(WORD, inner, _code(which, self.most, self.blocks, self.double_pumped))
-            last = outputs - right - length
+        for which, length in enumerate(lengths(most)):
+            count = outputs.table.make(WORD, inner, _code(which, most, self.blocks, self.double_pumped, room))
+            last = outputs - row.right - length
             tiles = row.run(start, length, count)
             yield replace(tiles, latest=row.residue + last * row.step, in_latest=last * row.advance)
             start = start + count * length
         if right:
             yield row.run(outputs - right, right, end=0)
+
+
+def repeats(pixels: int | Size, length: int) -> list[int | Size]:
+    """How often a tile of a length repeats: 1 where there are so many pixels, else 0. A size in broad code, which has
+    tiles of all lengths; nothing in other code where it is 0."""
+    repeat = alternative(is_equal(pixels, length))
+    return [repeat] if isinstance(repeat, Size) or repeat else []
 
 
 def lengths(most: int) -> tuple[int, int, int, int]:
@@ -91,7 +120,7 @@ def _code(*parts: int) -> int:
 
 def _count(width: int, code: int) -> int:
     """Tiles of one length in a row."""
-    parts = [code // RADIX**k % RADIX for k in range(4)]
+    parts = [code // RADIX**k % RADIX for k in range(5)]
     return tile_counts(width, *parts[1:])[parts[0]]
 
 
@@ -99,15 +128,15 @@ OPERATIONS[WORD] = _count
 
 
 @lru_cache(maxsize=1 << 12)
-def tile_counts(width: int, most: int, blocks: int, double_pumped: int) -> tuple[int, int, int, int]:
-    """How many tiles of each of the `lengths` cover a row in least time."""
+def tile_counts(width: int, most: int, blocks: int, double_pumped: int, room: int = 0) -> tuple[int, int, int, int]:
+    """How many tiles of each of the `lengths` cover a row in least time; there is `room` for more pixels beside it."""
     cycles = [tile_cycles(blocks, length, bool(double_pumped)) for length in lengths(most)]
     tries = [
         _with_few(width, most, halves, quarters)
         for halves, quarters in product(range(MOST_HALVES + 1), range(MOST_QUARTERS + 1))
     ]
     ends = [(counts, next(k for k in (3, 2, 1, 0) if counts[k])) for counts in tries if any(counts)]
-    fit = [counts for counts, last in ends if lengths(most)[last] <= width]
+    fit = [counts for counts, last in ends if lengths(most)[last] <= width + room]
     return min(fit, key=lambda counts: sum(n * each for n, each in zip(counts, cycles, strict=True)))
 
 
