@@ -6,6 +6,7 @@ BrickError, in one line. `__version__` is that of the API that is followed.
 
 from __future__ import annotations
 
+from brickrt.onnxruntime.capi import onnxruntime_pybind11_state as _state  # noqa: F401  (`capi` is there with it)
 from brickrt.onnxruntime.environment import (
     disable_telemetry_events,
     enable_telemetry_events,
@@ -14,6 +15,8 @@ from brickrt.onnxruntime.environment import (
     get_build_info,
     get_device,
     get_version_string,
+    preload_dlls,
+    print_debug_info,
     set_default_logger_severity,
     set_default_logger_verbosity,
     set_seed,
@@ -44,6 +47,8 @@ __all__ = [
     "get_build_info",
     "get_device",
     "get_version_string",
+    "preload_dlls",
+    "print_debug_info",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
     "set_seed",

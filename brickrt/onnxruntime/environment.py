@@ -62,6 +62,15 @@ def enable_telemetry_events() -> None:
     """Has no effect: nothing is ever sent."""
 
 
+def preload_dlls(cuda: bool = True, cudnn: bool = True, msvc: bool = True, directory: Any = None) -> None:
+    """Has no effect: CUDA's libraries are loaded when a session asks for them."""
+
+
+def print_debug_info() -> None:
+    """Prints what runs models, and where."""
+    print(f"{get_build_info()}, in place of onnxruntime {API}; devices: {', '.join(get_available_providers())}")
+
+
 def options_of_providers(
     providers: Sequence[Provider] | None, provider_options: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, dict[str, str]]:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 
-from brickrt.graph.errors import BrickError, InputError
+from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.onnxruntime.environment import CPU, CUDA, Provider, device_of, options_of_providers
+from brickrt.onnxruntime.errors import InvalidArgument, load_error, run_error
 from brickrt.onnxruntime.io_binding import IOBinding
 from brickrt.onnxruntime.model_info import ModelMetadata, NodeArg, metadata, node_args
 from brickrt.onnxruntime.options import RunOptions, SessionOptions, threads_of
 from brickrt.onnxruntime.ort_value import OrtValue
+from brickrt.onnxruntime.profile import noted, profile_of
+from brickrt.runtime.compiled.compiled_source import CompiledSource, model_source
 from brickrt.runtime.session.runtime import Runtime
 
 Names = Sequence[str] | None
@@ -26,10 +31,10 @@ Finished = Callable[[list[Any], Any, str], object]
 class InferenceSession:
     """Runs a model: `path_or_bytes` is a path, a model's bytes or a message.
 
-    Of `sess_options`, brickrt's or ONNX Runtime's own, the number of threads is honoured. `providers` are names in the
-    order in which they are wanted, each alone or with a dictionary of options, which have no effect; those that are not
-    here are warned of. Other keywords are accepted. `runtime` is the `brickrt.Runtime` behind it, for all that this
-    interface has no name for. Programs for new shapes are compiled in the call that brings them, and kept.
+    Of `sess_options`, brickrt's or ONNX Runtime's own, threads, profiling and initializers are honoured.
+    `providers` are names in the order in which they are wanted, each alone or with a dictionary of options, which have
+    no effect; those that are not here are warned of. Other keywords are accepted. `runtime` is the
+    `brickrt.Runtime` behind it, for all that this interface has no name for. Programs for new shapes are compiled in the call that brings them, and kept.
 
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """
@@ -44,9 +49,16 @@ class InferenceSession:
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
         self._providers = options_of_providers(providers, provider_options)
-        threads, device = threads_of(self._options), device_of(self._providers, providers is not None)
+        self._device = device_of(self._providers, providers is not None)
+        self._profile = profile_of(self._options)
         model = Path(path_or_bytes) if isinstance(path_or_bytes, os.PathLike) else path_or_bytes
-        self.runtime = Runtime(model, device=device, threads=threads)
+        self._model_path = os.fspath(path_or_bytes) if isinstance(path_or_bytes, str | os.PathLike) else None
+        try:
+            with noted(self._profile, "model_loading"):
+                given = getattr(self._options, "initializers", {})
+                self.runtime = self._made(with_initializers(model_source(model), given))
+        except BrickError as e:
+            raise load_error(e, path_or_bytes) from e
 
     # ---- what it is
 
@@ -58,7 +70,7 @@ class InferenceSession:
     def get_outputs(self) -> list[NodeArg]:
         """The outputs, as the model declares them."""
         source = self.runtime.source
-        return node_args(source.outputs, source.light.graph.output, self._free())
+        return node_args(source.outputs, source.light.graph.output, {})
 
     def get_overridable_initializers(self) -> list[NodeArg]:
         """The inputs that have a default, which a run may leave out."""
@@ -86,8 +98,8 @@ class InferenceSession:
     ) -> None:
         """Runs the model elsewhere from now on; its programs are compiled again."""
         self._providers = options_of_providers(providers, provider_options)
-        device = device_of(self._providers, providers is not None)
-        self.runtime = Runtime(self.runtime.source, device=device, threads=threads_of(self._options))
+        self._device = device_of(self._providers, providers is not None)
+        self.runtime = self._made(self.runtime.source)
 
     def disable_fallback(self) -> None:
         """Has no effect: a session stays on its device."""
@@ -96,12 +108,12 @@ class InferenceSession:
         """Has no effect: a session stays on its device."""
 
     def end_profiling(self) -> str:
-        """Ends nothing, and gives no file: `brickrt run --trace` and `--report` write them."""
-        return ""
+        """Writes what was profiled, and gives the file's name; "" where nothing is."""
+        return self._profile.write() if self._profile is not None else ""
 
     def get_profiling_start_time_ns(self) -> int:
-        """0: nothing is profiled here."""
-        return 0
+        """When profiling began, by the clock of `time.monotonic_ns`; 0 where it did not."""
+        return self._profile.began_ns if self._profile is not None else 0
 
     # ---- running
 
@@ -113,8 +125,8 @@ class InferenceSession:
         Inputs are arrays of NumPy or another library, `OrtValue`s, or lists of numbers.
         """
         names = self._names(output_names)
-        outputs = self.runtime.execute(self._fed(input_feed))
-        return [outputs[name] for name in names]
+        outputs = self._execute(input_feed)
+        return [_told(outputs[name]) for name in names]
 
     def run_async(
         self,
@@ -150,8 +162,22 @@ class InferenceSession:
         """Reads the bound inputs and writes the bound outputs."""
         names = self._names(list(iobinding.outputs))
         into = {name: array for name, array in iobinding.outputs.items() if array is not None}
-        outputs = self.runtime.execute(self._fed(iobinding.inputs), outputs=into)
-        iobinding.ran([outputs[name] for name in names])
+        outputs = self._execute(iobinding.inputs, into)
+        iobinding.ran([_told(outputs[name]) for name in names])
+
+    def _made(self, source: SourceGraph) -> Runtime:
+        """The model on the device, watched if it is profiled; of a compiled file's nodes nothing is known."""
+        watch = None if isinstance(source, CompiledSource) else self._profile
+        if watch is not None:
+            watch.op_types = {node.name: node.op_type for node in source.nodes}
+        return Runtime(source, device=self._device, threads=threads_of(self._options), watch=watch)
+
+    def _execute(self, feed: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        try:
+            with noted(self._profile, "model_run"):
+                return self.runtime.execute(self._fed(feed), outputs=into)
+        except BrickError as e:
+            raise run_error(e) from e
 
     def _free(self) -> Mapping[str, int]:
         return getattr(self._options, "free_dimensions", {})
@@ -160,7 +186,9 @@ class InferenceSession:
         known = self.runtime.source.outputs
         for name in asked or ():
             if name not in known:
-                raise InputError(f"output '{name}' is not one of the model's: it gives {', '.join(map(repr, known))}")
+                raise InvalidArgument(
+                    f"output '{name}' is not one of the model's: it gives {', '.join(map(repr, known))}"
+                )
         return list(asked or known)
 
     def _fed(self, feed: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -169,6 +197,21 @@ class InferenceSession:
             return feed  # which `execute` refuses
         infos = {**self.runtime.source.inputs, **self.runtime.source.optional}
         return {name: _array(value, infos[name].dtype if name in infos else None) for name, value in feed.items()}
+
+
+def with_initializers(source: SourceGraph, given: Mapping[str, Any]) -> SourceGraph:
+    """The model with these arrays in place of its own. Raises BrickError for another name, type or shape."""
+    for name, array in given.items():
+        there = source.initializers.get(name)
+        if there is None or (there.shape, there.dtype) != (array.shape, array.dtype):
+            found = "is not one of the model's" if there is None else f"is {there.dtype}{list(there.shape)} there"
+            raise BrickError(f"initializer '{name}' {array.dtype}{list(array.shape)} {found}: give one like it")
+    return replace(source, initializers={**source.initializers, **given}) if given else source
+
+
+def _told(value: Any) -> Any:
+    """An output, its texts as Python's strings."""
+    return value.astype(object) if isinstance(value, np.ndarray) and value.dtype.kind in "SU" else value
 
 
 def _array(value: Any, dtype: np.dtype | None) -> Any:

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from brickrt.graph.errors import BrickError
 
 
@@ -28,8 +30,8 @@ class ExecutionMode(IntEnum):
 
 @dataclass(slots=True, eq=False)
 class SessionOptions:
-    """How a session runs. `intra_op_num_threads` is honoured, 0 stands for one per core; so are sizes of free
-    dimensions, in what `get_inputs` says. The rest is accepted and has no effect."""
+    """How a session runs. `intra_op_num_threads` is honoured, 0 stands for one per core; so are profiling,
+    initializers, and sizes of free dimensions, in what `get_inputs` says. The rest is accepted and has no effect."""
 
     enable_cpu_mem_arena: bool = True
     enable_mem_pattern: bool = True
@@ -49,6 +51,7 @@ class SessionOptions:
     use_per_session_threads: bool = True
     entries: dict[str, str] = field(default_factory=dict)
     free_dimensions: dict[str, int] = field(default_factory=dict)
+    initializers: dict[str, np.ndarray] = field(default_factory=dict)
 
     def add_session_config_entry(self, key: str, value: str) -> None:
         """Keeps an entry, which has no effect."""
@@ -64,6 +67,10 @@ class SessionOptions:
 
     def add_free_dimension_override_by_denotation(self, denotation: str, size: int) -> None:
         """Has no effect: denotations of dimensions are not read."""
+
+    def add_initializer(self, name: str, ortvalue: Any) -> None:
+        """Gives a constant of the model other values, of the same type and shape."""
+        self.initializers[name] = np.asarray(ortvalue)
 
     def register_custom_ops_library(self, path: str) -> None:
         """Raises BrickError: operators of libraries made for ONNX Runtime do not run here."""

@@ -27,6 +27,15 @@ class OrtValue:
         return cls(numpy_obj)
 
     @classmethod
+    def ortvalue_from_numpy_with_onnx_type(cls, data: np.ndarray, onnx_element_type: int) -> OrtValue:
+        """The bits of the array, without a copy, as elements of ONNX's type of this number, such as 16 for bfloat16.
+        Raises BrickError where these have another size."""
+        kind = numpy_type(onnx_element_type)
+        if data.dtype.itemsize != kind.itemsize:
+            raise BrickError(f"elements of {data.dtype} do not hold {kind}: give an array of as many bytes each")
+        return cls(data.view(kind))
+
+    @classmethod
     def ortvalue_from_shape_and_type(
         cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
     ) -> OrtValue:
@@ -91,6 +100,18 @@ class OrtValue:
     def is_sparse_tensor(self) -> bool:
         """False: sparse tensors are made dense."""
         return False
+
+    def to_dlpack(self) -> Any:
+        """A capsule for other libraries, on the same memory."""
+        return self.__dlpack__()
+
+    @property
+    def _ortvalue(self) -> OrtValue:
+        """What programs for torch ask for its capsule."""
+        return self
+
+    def _get_c_value(self) -> OrtValue:
+        return self
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         return np.array(self._value, dtype=dtype, copy=copy)

@@ -18,6 +18,7 @@ from brickrt.runtime.files.formats.raster import RasterSource
 from brickrt.runtime.files.formats.tiff_sink import TiffSink
 from brickrt.runtime.files.formats.tiff_source import TiffPlain, TiffSegments
 from brickrt.runtime.files.formats.zarr_arrays import ZarrSink
+from brickrt.runtime.files.grey import GreyAsColours
 from brickrt.runtime.files.source import RAW, BoxSource, is_zarr
 
 WRITABLE = (".npy", *RAW, ".zarr", *tiff_source.SUFFIXES, ".nii", *hdf5.SUFFIXES)
@@ -131,6 +132,7 @@ def create_sink(
 
 
 def _places(like: BoxSource | None) -> list[tiff_source.TagOfPlace]:
+    like = like.grey if isinstance(like, GreyAsColours) else like
     if isinstance(like, RasterSource):
         return like.places
     return like.pages.places if isinstance(like, (TiffPlain, TiffSegments)) else []

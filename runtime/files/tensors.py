@@ -137,10 +137,10 @@ def as_tensor(
     and are cut off at `bounds`. Closing it closes the source. Raises InputError for shapes that do not fit."""
     kind = np.dtype(dtype)
     arrangement = as_model_takes(source.shape, shape)
-    wanted = [extent if extent is not None else "any" for extent in shape]
+    wanted = ", ".join("any" if extent is None else str(extent) for extent in shape)
     if arrangement is None:
         raise InputError(
-            f"{source.name}: has the shape {list(source.shape)}, the model takes {wanted}: cut or convert it"
+            f"{source.name}: has the shape {list(source.shape)}, the model takes [{wanted}]: cut or convert it"
         )
     shift = _Shift(mean, std, bounds, channel_axis(shape))
     if scale is not None or shift.given:

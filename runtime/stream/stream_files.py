@@ -14,6 +14,7 @@ from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.files.extras import brings_gpu_arrays, needed
+from brickrt.runtime.files.grey import in_colours
 from brickrt.runtime.files.journal import journal_path, read_journal, require_journal
 from brickrt.runtime.files.scratch import scratch_path
 from brickrt.runtime.files.source import is_zarr, open_source
@@ -109,6 +110,8 @@ def source_of(source: SourceGraph, name: str, what: Any, pixels: Pixels) -> Tens
         picture = pixels.images and file.name.lower().endswith(IMAGES) and file.dtype.kind in "iu"
         scale = unit_scale(file.dtype) if pixels.scale is None and picture else pixels.scale
         shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
+        if pixels.images and file.name.lower().endswith(IMAGES):
+            file = in_colours(file, shape)
         if not scaled:
             return as_tensor(file, shape, info.dtype)
         return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std, bounds=pixels.bounds)

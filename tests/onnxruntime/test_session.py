@@ -106,6 +106,53 @@ def test_values_and_bindings(session):
     assert not x.any()
 
 
+def test_bits_of_another_type():
+    bits = np.array([0x3F80, 0x4000], np.uint16)  # 1 and 2 in bfloat16
+    value = ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.BFLOAT16)
+    assert value.element_type() == onnx.TensorProto.BFLOAT16 and value.data_ptr() == bits.ctypes.data
+    assert value.numpy().astype(np.float32).tolist() == [1, 2]
+    with pytest.raises(BrickError, match="do not hold"):
+        ort.OrtValue.ortvalue_from_numpy_with_onnx_type(bits, onnx.TensorProto.FLOAT)
+
+
+def test_values_go_to_torch_without_a_copy():
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = sample()
+    there = torch.from_dlpack(ort.OrtValue.ortvalue_from_numpy(x)._ortvalue.to_dlpack())
+    assert there.data_ptr() == x.ctypes.data and np.array_equal(there.numpy(), x)
+
+
+def test_texts_come_out_as_objects():
+    made = model([node("Identity", "x", "y")], [tensor("x", ("N",), object)], [tensor("y", ("N",), object)])
+    for there in (ort, onnxruntime):
+        [y] = there.InferenceSession(made.SerializeToString()).run(None, {"x": np.array(["a", "ç"])})
+        assert y.dtype == object and y.tolist() == ["a", "ç"]
+
+
+def test_other_values_of_a_constant():
+    given, results = np.array([7, 8, 9], np.float32), []
+    for there in (ort, onnxruntime):
+        options = there.SessionOptions()
+        value = there.OrtValue.ortvalue_from_numpy(given)
+        options.add_initializer("b", value)
+        made = proto()
+        del made.graph.input[1]
+        session = there.InferenceSession(made.SerializeToString(), options, providers=["CPUExecutionProvider"])
+        results.append(session.run(["y"], {"x": sample()})[0])
+    assert np.array_equal(*results) and np.array_equal(results[0], sample() + given)
+    for name, wrong in (("w", given), ("b", given[:2])):
+        options = ort.SessionOptions()
+        options.add_initializer(name, wrong)
+        with pytest.raises(BrickError, match=f"initializer '{name}'"):
+            ort.InferenceSession(proto().SerializeToString(), options)
+
+
+def test_what_has_no_effect_is_there(capsys):
+    ort.preload_dlls(cuda=False)
+    ort.print_debug_info()
+    assert "in place of onnxruntime" in capsys.readouterr().out
+
+
 def test_a_run_in_another_thread(session):
     done: queue.Queue = queue.Queue()
     session.run_async(["y"], {"x": sample()}, lambda *got: done.put(got), "mine")
@@ -171,7 +218,7 @@ def test_everything_that_sessions_have_there_is_here():
         here = dir(getattr(ort, name)) + list(getattr(getattr(ort, name), "__dataclass_fields__", ()))
         there = [n for n in dir(getattr(onnxruntime, name)) if n[0] != "_" and not any(p in n for p in internal)]
         skipped = {
-            "SessionOptions": {n for n in there if "initializer" in n or "provider" in n or "ep_context" in n},
+            "SessionOptions": {n for n in there if any(p in n for p in ("external_init", "provider", "ep_context"))},
             "RunOptions": {"add_active_adapter"},
             "InferenceSession": {"create_ortvalue_from_shape_and_type"},
         }.get(name, set())

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
-import onnx
-from onnx import helper
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph.host.guarded import Collected, ask_whether_to_go_on
+from brickrt.graph.host.collected import Collected, none_of, per_tensor
+from brickrt.graph.host.guarded import ask_whether_to_go_on
 
 Step = Callable[..., list[np.ndarray]]
 """The body of a scan: from states and slices it computes new states and slices."""
@@ -67,12 +66,6 @@ class Loop(_AnyValue):
             collected.add(results[len(states) :])
         types = body.output_types[len(body.output_types) - scanned :]
         return (*states, *(np.stack(part) if part else none_of(t) for part, t in zip(collected.parts, types)))
-
-
-def none_of(kind: onnx.TypeProto) -> np.ndarray:
-    """The output of a loop without iterations, as the body declares it; an open dimension is 0."""
-    tensor = kind.tensor_type
-    return np.empty((0, *(d.dim_value for d in tensor.shape.dim)), helper.tensor_dtype_to_np_dtype(tensor.elem_type))
 
 
 class Scan(OpRun):
@@ -132,8 +125,3 @@ class Scan(OpRun):
             for part, axis, back in zip(collected.parts, axes, backward, strict=True)
         )
         return (*states, *stacked)
-
-
-def per_tensor(options: Mapping[str, Any], name: str, count: int) -> list[int]:
-    """An option of one integer per input or output, 0 where it is not given."""
-    return list(options.get(name) or [0] * count)

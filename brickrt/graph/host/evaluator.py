@@ -19,6 +19,7 @@ from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host import indexing, pooling, recurrent, sampling
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
+from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.ops.types import TensorType
 
 
@@ -234,13 +235,6 @@ def node_evaluator(node: onnx.NodeProto, opsets: dict[str, int], types: Mapping[
     inputs = [_value_info(name, kind) for name, kind in types.items()]
     outputs = [onnx.ValueInfoProto(name=name) for name in node.output if name]
     return HostEvaluator(helper.make_graph([node], "host", inputs, outputs), opsets=opsets)
-
-
-def element_type(value: Any) -> int | str:
-    """The ONNX element type of an array, or what else the value is."""
-    if not isinstance(value, np.ndarray):
-        return type(value).__name__
-    return onnx.TensorProto.STRING if value.dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(value.dtype)
 
 
 def _value_info(name: str, kind: int | str) -> onnx.ValueInfoProto:

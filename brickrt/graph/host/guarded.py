@@ -16,7 +16,7 @@ from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.output_elements import output_elements
-from brickrt.graph.host.work import OBJECT_BYTES, integers_of, memory_of, seconds_of, temporary_bytes
+from brickrt.graph.host.work import integers_of, memory_of, seconds_of, temporary_bytes
 from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
 from brickrt.graph.time_budget import TooLong, at_every_call
 
@@ -116,24 +116,6 @@ def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool
             raise TooLong
         allowed.require_seconds(seconds, what)
     return max(elements, *(x.size for x in given), *integers_of(proto), 0) > LIGHT
-
-
-class Collected:
-    """The slices of outputs that a loop stacks at its end; memory is asked for room for them as they grow."""
-
-    def __init__(self, outputs: int, what: str) -> None:
-        self.parts: list[list[np.ndarray]] = [[] for _ in range(outputs)]
-        self._what, self._bytes, self._asked = what, 0, 0
-
-    def add(self, values: Sequence[np.ndarray]) -> None:
-        """One slice more of every output. Raises BrickError where there is no room for twice what there is."""
-        for part, value in zip(self.parts, values, strict=True):
-            part.append(value)
-            hold(memory_of(value))
-            self._bytes += value.nbytes + OBJECT_BYTES
-        if self._bytes > self._asked:
-            self._asked = 2 * self._bytes
-            require_bytes(self._asked, f"{self._what}, after {len(self.parts[0])} rounds, collects outputs which")
 
 
 LIGHT = 1 << 14

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-_COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+from brickrt.graph.host.placed_elements import elements_along, gathered_elements, scattered
 
 
 class GatherElements(OpRun):
@@ -25,7 +25,7 @@ class ScatterElements(OpRun):
     op_domain = ""
 
     def _run(self, x, indices, updates, axis=0, reduction=None, **_: Any):
-        return (_scattered(x, _elements(x, indices, axis), updates, reduction),)
+        return (scattered(x, elements_along(x, indices, axis), updates, reduction),)
 
 
 class Scatter(ScatterElements):
@@ -49,7 +49,7 @@ class ScatterND(OpRun):
     op_domain = ""
 
     def _run(self, x, indices, updates, reduction=None, **_: Any):
-        return (_scattered(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction),)
+        return (scattered(x, tuple(np.moveaxis(indices, -1, 0)), updates, reduction),)
 
 
 class OneHot(OpRun):
@@ -85,34 +85,6 @@ class NonMaxSuppression(OpRun):
 def _along(axis: int, rank: int) -> list[int]:
     """A vector's shape along one axis of a tensor."""
     return [-1 if k == axis else 1 for k in range(rank)]
-
-
-def _elements(x: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
-    """The position that each element of `indices` names along `axis`, its own along the others."""
-    if indices.ndim != x.ndim:
-        raise ValueError(f"indices of {indices.ndim} dimensions do not suit data of {x.ndim}")
-    grids = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
-    grids[axis % x.ndim] = indices
-    return tuple(grids)
-
-
-def _scattered(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str | None) -> np.ndarray:
-    result = x.copy()
-    if reduction in _COMBINE:
-        _COMBINE[reduction].at(result, where, updates)
-    else:
-        result[where] = updates
-    return result
-
-
-def gathered_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
-    """The elements of x at the positions that `indices` has along an axis; they are of its shape."""
-    return x[_elements(x, indices, axis)]
-
-
-def scattered_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:
-    """x with `updates` put at the positions that `indices`, of their shape, have along an axis."""
-    return _scattered(x, _elements(x, indices, axis), updates, None)
 
 
 def _corners(boxes: np.ndarray, centered: int) -> np.ndarray:

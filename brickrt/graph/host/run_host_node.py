@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -12,10 +12,13 @@ import onnx
 from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError, Interrupted, described
-from brickrt.graph.host.evaluator import HostEvaluator, element_type, node_evaluator
 from brickrt.graph.host.quick import quick_outputs
 from brickrt.graph.host.work import memory_of
+from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.graph.room import own_bytes
+
+if TYPE_CHECKING:
+    from brickrt.graph.host.evaluator import HostEvaluator
 
 Value = Any
 """An array, a list of values (an ONNX sequence), a dict (a map), or None (an absent optional)."""
@@ -42,6 +45,9 @@ def run_node(node: OnnxNode, opsets: Mapping[str, int], arrays: Mapping[str, Val
     made = _evaluators.setdefault(node, {})
     try:
         if types not in made:
+            # here: ONNX's reference takes longer to import than the rest of brickrt, and few models need it
+            from brickrt.graph.host.evaluator import node_evaluator
+
             versions = {**opsets, node.domain: node.version}
             made[types] = node_evaluator(node.proto, versions, dict(zip(feeds, types, strict=True)))
         results = dict(zip(wanted, made[types].run(wanted, feeds), strict=True))

@@ -54,3 +54,10 @@ def _named(node: OnnxNode, written: str) -> np.dtype | None:
 def _single(constraints: Any) -> list[Any]:
     """Those that allow one type only."""
     return [c for c in constraints if len(c.allowed_type_strs) == 1]
+
+
+def element_type(value: Any) -> int | str:
+    """The ONNX element type of an array, or what else the value is."""
+    if not isinstance(value, np.ndarray):
+        return type(value).__name__
+    return TensorProto.STRING if value.dtype.kind in "OUS" else helper.np_dtype_to_tensor_dtype(value.dtype)

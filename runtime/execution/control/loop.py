@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.graph.host.control import none_of
+from brickrt.graph.host.collected import none_of
 from brickrt.runtime.execution.control.body import Body, Values
 from brickrt.runtime.execution.control.control_node import ControlNode, flag, unshared
 from brickrt.runtime.execution.control.stacked import Stacked

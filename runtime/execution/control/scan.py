@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.graph.host.control import per_tensor
+from brickrt.graph.host.collected import per_tensor
 from brickrt.runtime.execution.control.body import Values
 from brickrt.runtime.execution.control.control_node import ControlNode, unshared
 from brickrt.runtime.execution.control.stacked import Stacked
