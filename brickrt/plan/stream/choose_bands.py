@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from brickrt.graph.errors import BrickError
@@ -22,6 +22,8 @@ LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they tak
 TRIES = 4  # plans made in full, of which a sample was within the limit
 TABLES = 16 * MIB  # of tables that taller bands may save some of
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
+Cut = tuple[int, tuple[int, ...], float]  # rows of a band, strips, and the share of rows that is saved
+Full = Mapping[Cut, StreamMemory]
 
 
 @dataclass(frozen=True)
@@ -56,11 +58,12 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     """The fastest candidate, by the model, whose memory is within the limit; its plan has all bands where it is wanted
     `whole`, else those of a sample, as for who tells of it and does not run it. Raises BrickError with the least memory
     that would do where none is."""
-    least, within = None, asked
+    least: Candidate | None = None
+    full: dict[Cut, StreamMemory] = {}
     for _ in range(TRIES):
-        best, smallest = _search(planner, slices, within)
+        best, smallest = _search(planner, slices, asked, full)
         if best is None:
-            least = least or smallest
+            least = smallest
             break
         plan = best.plan
         if whole:
@@ -69,7 +72,7 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
             return best
-        within = replace(within, limit=within.limit - (memory.total - asked.limit))  # a sample of its bands took less
+        full[plan.rows, plan.strips, plan.saved] = memory  # a sample of its bands took less
         least = min((one for one in (least, best) if one), key=lambda one: one.memory.total)
     assert least is not None
     needed = -(-least.memory.total // MIB)
@@ -81,22 +84,25 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
 
 
 def _search(
-    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit
+    planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, full: Full
 ) -> tuple[Candidate | None, Candidate | None]:
-    """The fastest candidate that fits, and of those that do not the one that takes least. More strips take less memory
-    and do more: once that no longer buys taller bands that make up for it, no others are tried."""
+    """The fastest candidate that fits, and of those that do not the one that takes least; `full` has the memory of
+    plans of which all bands were made. More strips take less memory and do more: once that no longer buys taller bands
+    that make up for it, no others are tried."""
     best: Candidate | None = None
     least: Candidate | None = None
     found = Known()
     heights, idle = _heights(planner), 0
     for strips in _strips(planner):
         near = heights.index(least.plan.rows) if least else len(heights) - 1
-        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found), heights, near)
+        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found, full), heights, near)
         if fits is None or fits.plan.rows < heights[0]:
             known = fits or smallest
             assert known is not None
             taller = heights[: heights.index(known.plan.rows) + (fits is None)]
-            other, small = _tallest(_Candidates(planner, slices, asked, strips, LONG, found), taller, len(taller) - 1)
+            other, small = _tallest(
+                _Candidates(planner, slices, asked, strips, LONG, found, full), taller, len(taller) - 1
+            )
             smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
             fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
         if smallest is not None and fits is None:
@@ -137,11 +143,14 @@ class _Candidates:
     strips: tuple[int, ...]
     saved: float
     known: Known
+    full: Full
 
     def of(self, rows: int) -> Candidate:
         """The candidate in bands of `rows` rows."""
         asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
-        memory = project_stream(plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known)
+        memory = self.full.get((rows, self.strips, self.saved)) or project_stream(
+            plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known
+        )
         return Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import pairwise, product
 
 import numpy as np
 
 from brickrt.graph.ir import Graph
+from brickrt.ops.base import Op
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.ops.types import Boxes, Shape
+from brickrt.ops.types import Shape
 from brickrt.plan.cost.strassen import LEVELS
-from brickrt.plan.geometry.bricks import even_edges
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
@@ -30,6 +29,7 @@ from brickrt.plan.stream.band_storage import (
 from brickrt.plan.stream.equal_bands import equal_bands
 from brickrt.plan.stream.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.row_axes import find_row_axes
+from brickrt.plan.stream.strip_parts import Standing, strip_parts
 from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
 from brickrt.plan.stream.units.band_units import as_units
@@ -38,6 +38,7 @@ from brickrt.plan.subgraph import Subgraph
 
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
 SAMPLED_ROWS = 256
+PROBED = (8, 8)  # strips that are compared: do all hold as many columns?
 AXIS = 2  # rows of images, planes of volumes
 
 
@@ -212,11 +213,20 @@ class StreamPlanner:
 
     @cached_property
     def uneven(self) -> bool:
-        """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart, or
-        rows are moved far."""
+        """Whether later bands may hold more rows than the first: parts of an image are joined that were cut apart, rows
+        are moved far, or a tensor has so few rows that the first bands make one at most."""
         graph, axes = self.plan.graph, self.network.swept.axes.axes
         far = any(reads_far(graph, node, axes, SAMPLED_ROWS) for node in graph.nodes)
-        return far or any(joins_rows(graph, node, axes) for node in graph.nodes)
+        return far or any(joins_rows(graph, node, axes) for node in graph.nodes) or self._coarse
+
+    @property
+    def _coarse(self) -> bool:
+        """Whether a tensor has a row to more than `SAMPLED_ROWS` of the tallest input or output. Sums of rows are made
+        as the rows come, however many there are of each."""
+        graph, swept = self.plan.graph, self.network.swept
+        made = (name for name in swept.level if not isinstance(_maker(graph, name), Segmented))
+        rows = (graph.types[name].shape[swept.axes.of(name)] for name in made)
+        return any(extent > 1 and extent * SAMPLED_ROWS < self.tall for extent in rows)
 
     def _most(self, rows: int) -> int | None:
         """Bands of a sample; None for all."""
@@ -245,11 +255,27 @@ class StreamPlanner:
         if sample and key in self._samples:
             return self._samples[key]
         most = self._most(rows) if sample else None
-        parts = _parts(self.plan.graph, self.network.swept, strips, sample)
+        parts = strip_parts(self.plan.graph, self.network.swept, strips, self._standing if sample else "each")
         found = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
         if sample:
             self._samples[key] = found
         return found
+
+    @cached_property
+    def _standing(self) -> Standing:
+        """Which strips stand for all others: the one in the middle, unless those at the ends hold more columns, as
+        where an image is mirrored."""
+        graph, swept, number = self.plan.graph, self.network.swept, self.network.swept.passes - 1
+        probed = strip_parts(graph, swept, PROBED, "ends")
+        rows = max(1, self.tall // PROBED[0])
+        extents = [common_extents([schedule_pass(self.network, number, rows, part)]) for part, _ in probed]
+        middle = extents[len(extents) // 2]
+        wider = (
+            any(a > b + max(b // 8, COLUMNS) for a, b in zip(one[name], middle[name], strict=True))
+            for one in extents
+            for name in one.keys() & middle.keys()
+        )
+        return "ends" if any(wider) else "middle"
 
     def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
@@ -275,31 +301,11 @@ class StreamPlanner:
         return Sweep(number, schedule, storage, before, times, share)
 
 
+def _maker(graph: Graph, name: str) -> Op | None:
+    """The operator that makes a tensor; None of an input."""
+    return graph.nodes[graph.producers[name]].op if name in graph.producers else None
+
+
 def _resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
     """The units that compute resident tensors before a pass."""
     return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)
-
-
-def _parts(
-    graph: Graph, swept: SweptTensors, strips: tuple[int, ...], sample: bool
-) -> list[tuple[dict[str, Boxes], int]]:
-    """The parts of the graph's outputs that strips compute, strip by strip, and for how many strips each stands."""
-    outputs = [name for name in graph.outputs if name in swept.level]
-    columns = {name: graph.types[name].shape[swept.axes.of(name) + 1 :] for name in outputs}
-    cuts = []
-    for axis, count in enumerate(strips):
-        widest = max((shape[axis] for shape in columns.values() if len(shape) > axis), default=1)
-        edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
-        ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
-        pieces = [(float(a), float(b), 1) for a, b in pairwise(ends)]
-        middle = pieces[len(pieces) // 2]  # it has neighbours on both sides, if any has
-        cuts.append([(*middle[:2], len(pieces))] if sample else pieces)
-    found = []
-    for ranges in product(*cuts):
-        part = {name: Boxes.whole(graph.types[name].shape) for name in outputs}
-        for axis, (start, end, _) in enumerate(ranges):
-            for name, box in ((n, box) for n, box in part.items() if len(columns[n]) > axis):
-                k, extent = swept.axes.of(name) + 1 + axis, columns[name][axis]
-                box.lo[:, k], box.hi[:, k] = round(start * extent), round(end * extent)
-        found.append((part, math.prod(times for _, _, times in ranges)))
-    return found
