@@ -15,6 +15,7 @@ from llvmlite.binding import ffi
 
 from brickrt.ops.cpu.isa import Isa
 
+LEVEL = 1  # of optimization: beyond it LLVM mostly schedules again what processors reorder by themselves
 _options = threading.RLock()  # LLVM's are those of the whole process
 
 
@@ -52,7 +53,7 @@ def target_machine(isa: Isa) -> llvm.TargetMachine:
     target = llvm.Target.from_default_triple()
     # Not "pic": the loader confuses the offset tables of several objects in one library, and constants are read astray.
     return target.create_target_machine(
-        cpu=isa.cpu or cpu, features=isa.features or features, opt=3, reloc="default", jit=True
+        cpu=isa.cpu or cpu, features=isa.features or features, opt=LEVEL, reloc="default", jit=True
     )
 
 
@@ -63,14 +64,14 @@ def to_object(module: ir.Module | str, isa: Isa) -> bytes:
     """Compiles a module to an object file.
 
     The emitter has unrolled, vectorized and hoisted already, and computes nothing twice. What is left for LLVM is to
-    keep variables in registers and to simplify index arithmetic: these few passes take a tenth of the time of its own
-    pipeline, and the code is equally quick.
+    keep variables in registers and to compute an index where it is needed: these few passes take a small part of the
+    time of its own pipeline, and the code is equally quick.
     """
     machine = _compiler(isa)
     parsed = llvm.parse_assembly(str(module))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
-    passes.add_instruction_combine_pass()
+    passes.add_sinking_pass()
     passes.add_simplify_cfg_pass()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
     for function in parsed.functions:

@@ -85,7 +85,9 @@ class FunctionEmitter(ControlFlow):
         """The address of the kernel's table, loaded once, where the function begins."""
         if self._size_table is None:
             b = self._at_entry()
-            self._size_table = b.load(b.gep(self.fn.args[0], [index_constant(self._sizes_at)], source_etype=PTR), typ=PTR)
+            self._size_table = b.load(
+                b.gep(self.fn.args[0], [index_constant(self._sizes_at)], source_etype=PTR), typ=PTR
+            )
         return self._size_table
 
     def _at_entry(self) -> ir.IRBuilder:
@@ -200,7 +202,9 @@ class FunctionEmitter(ControlFlow):
         if mask is None:
             self.b.store(value, at, align=dtype.itemsize)
             return
-        self.intrinsic(f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, word_constant(dtype.itemsize), mask)
+        self.intrinsic(
+            f"llvm.masked.store.{type_suffix(value.type)}.p0", VOID, value, at, word_constant(dtype.itemsize), mask
+        )
 
     def prefetch(self, base: ir.Value, offset: Index, dtype: np.dtype, write: bool = False, near: bool = True) -> None:
         """Prefetches an element's cache line, to read or write it: into L1 if `near`, else L2. Any address is safe."""

@@ -41,6 +41,7 @@ def computed_type(dtype: np.dtype) -> np.dtype:
     return np.dtype(np.float32) if dtype in HALVES else dtype
 
 
+@cache
 def memory_type(dtype: np.dtype) -> ir.Type:
     """LLVM type of one element in memory; bfloat16 is a plain integer there, the upper half of a float32."""
     if dtype == np.dtype(bool):

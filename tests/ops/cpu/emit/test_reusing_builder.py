@@ -27,9 +27,8 @@ def test_the_same_operation_is_emitted_once(f):
 
 def test_flags_are_never_mixed_up(f):
     x, y = f.fn.args
-    assert f.b.add(x, y, flags=["nsw"]).flags == ["nsw"]
-    assert f.b.add(x, y, flags=["nuw"]).flags == ["nuw"]
-    assert f.b.add(x, y).flags == []
+    for flags, words in ((["nsw"], "add nsw"), (["nuw"], "add nuw"), ([], "add"), (["nsw"], "add nsw")):
+        assert f.b.add(x, y, flags=flags).text.partition(" = ")[2].startswith(f"{words} i64 ")
 
 
 def test_a_body_sees_what_is_around_it_and_nothing_sees_into_it(f):
@@ -61,7 +60,7 @@ def test_operands_that_no_one_else_holds_are_not_taken_for_others(f):
     x = f.fn.args[0]
     sums = [f.b.add(x, I64(k)) for k in range(2000)]
     gc.collect()
-    assert [one.operands[1].constant for one in sums] == list(range(2000))
+    assert [int(one.text.rpartition(" ")[2]) for one in sums] == list(range(2000))
 
 
 def test_constants_are_gathered(f):
