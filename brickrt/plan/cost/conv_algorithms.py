@@ -38,12 +38,19 @@ from brickrt.plan.cost.constants import (
     WINOGRAD_MARGIN,
 )
 from brickrt.plan.cost.roofline import compute_us, read_us
-from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, possible_schemes, product_us
+from brickrt.plan.cost.strassen import (
+    LEVELS,
+    RAW,
+    choose_product,
+    keeps_weights,
+    possible_schemes,
+    product_us,
+    stored_growth,
+)
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-RAW = "-raw"  # ends the names of algorithms that transform weights while they run, and keep them as they are
 EDGES = {f"winograd{m}{raw}": m for raw in ("", RAW) for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension
 
 
@@ -87,16 +94,11 @@ def possible_algorithms(
 def weight_growth(op: Op, algorithm: str | None) -> float:
     """How many times larger the weights are as an algorithm reads them."""
     if algorithm in LEVELS:
-        return growth(LEVELS[algorithm])
+        return stored_growth(algorithm)
     if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
     return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
-
-
-def keeps_weights(algorithm: str) -> bool:
-    """Whether an algorithm leaves weights in memory as they are."""
-    return algorithm.endswith(RAW)
 
 
 def raw_bytes(graph: Graph, node: Node, algorithm: str) -> int:
