@@ -10,12 +10,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from llvmlite import ir
+
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.products.register_tile import LINE, Accumulators
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.transforms import weight_rows
+
+
+def transform(frame: WinogradFrame, which: tuple[Index, Index, Index], count: int, to: ir.Value, plane: int) -> None:
+    """G w Gᵀ of the filters of `count` blocks of outputs, from a block on, for a channel of the input and a swept tap;
+    `plane` is how far planes are from each other at `to`."""
+    f, k, (_, down, across) = frame.f, frame.k, frame.k.axes
+    block, channel, tap = which
+    start = frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
+    weights = f.address(frame.raw_weights, start, k.raw_type)
+    for j in range(count):
+        w = [f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes) for n in range(down.r * across.r)]
+        columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
+        for y in range(down.n):
+            for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
+                f.store(value, to, (y * across.n + x) * plane + j * k.lanes, frame.dtype, k.lanes)
 
 
 class RawProducts(Products):
@@ -97,18 +114,10 @@ class RawProducts(Products):
             yield z
 
     def transform(self, block: Index, count: int, tap: Index, channel: Index, c: Index) -> None:
-        """G w Gᵀ of one channel of the input, the `c`-th of its chunk, for each block."""
-        f, k, (_, down, across) = self.f, self.k, self.k.axes
-        start = self.frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
-        weights = f.address(self.frame.raw_weights, start, k.raw_type)
+        """Transforms the filters of one channel of the input, the `c`-th of its chunk."""
+        f, k = self.f, self.k
         made = f.address(self.chunk_weights, f.mul(c, k.ob * k.lanes), self.frame.dtype)
-        for j in range(count):
-            w = [f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes) for n in range(down.r * across.r)]
-            columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
-            for y in range(down.n):
-                for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
-                    at = (y * across.n + x) * k.chunk_plane + j * k.lanes
-                    f.store(value, made, at, self.frame.dtype, k.lanes)
+        transform(self.frame, (block, channel, tap), count, made, k.chunk_plane)
 
     def prefetch(self, following: Index, plane: Index) -> None:
         """Prefetches a plane's share of the weights that are transformed next; past the end it is harmless."""
