@@ -21,11 +21,10 @@ from brickrt.ops.cpu.winograd.gather import GatheredInput
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
 from brickrt.ops.cpu.winograd.products import Products
-from brickrt.ops.cpu.winograd.raw_products import RawProducts
+from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED, transforms_once
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
-from brickrt.ops.cpu.winograd.whole_products import WholeProducts
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
 

@@ -1,5 +1,6 @@
-"""The products of a Winograd convolution whose weights stay as they are in memory: those of a chunk of input channels
-and a tile of output channels are transformed in the worker's scratch, where all tiles of the group read them at once.
+"""The products of a Winograd convolution whose weights stay as they are in memory, and are transformed in the worker's
+scratch: those of a chunk of input channels and a tile of output channels, where all tiles of the group read them at
+once; or, where they are few, all of a box, which then multiplies as if they had been stored so.
 
 Transforming takes two multiply-adds and a store for each product with one tile; memory is read 36/9 times less often
 than transformed weights would take, and weights of two bytes are widened on the way.
@@ -146,3 +147,41 @@ class RawProducts(Products):
             self.channels(acc, pixels, weights, c, channels)
         for j, t, at in places:
             f.store(acc.value(j, t), sums, at, frame.dtype, k.lanes)
+
+
+class WholeProducts(Products):
+    """Emits weight transforms, before all tiles, and products of kernels without strides."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        super().__init__(frame)
+        self.weights = self.f.address(frame.v, frame.k.chunk_at, frame.dtype)
+        self.transform()
+
+    def transform(self) -> None:
+        """Transforms the weights of the box's blocks of outputs, tile by tile."""
+        f, k, frame = self.f, self.k, self.frame
+        rest = k.out.channel_blocks % k.ob
+        whole = k.out.channel_blocks - rest
+        with f.loop(frame.first_block, f.minimum(frame.last_block, whole), k.ob) as block:
+            self.tile(block, k.ob)
+        if rest:
+            with f.loop(f.maximum(frame.first_block, whole), frame.last_block, rest) as block:
+                self.tile(block, rest)
+
+    def tile(self, block: Index, count: int) -> None:
+        """`count` blocks of outputs, for all swept taps and channels of the input."""
+        f, k = self.f, self.k
+        with f.loop(0, k.axes.swept.r) as tap, f.loop(0, k.ins[0].shape[1]) as channel:
+            start = f.add(self.start(f.div(block, k.ob), tap), f.mul(channel, k.ob * k.lanes))
+            made = f.address(self.weights, start, self.frame.dtype)
+            transform(self.frame, (block, channel, tap), count, made, k.whole_plane)
+
+    def start(self, tile: Index, tap: Index) -> Index:
+        """Elements of a plane before the weights of a tile of blocks at a swept tap."""
+        f, k = self.f, self.k
+        return f.mul(f.add(f.mul(tile, k.axes.swept.r), tap), k.ins[0].shape[1] * k.ob * k.lanes)
+
+    def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
+        """See `Products`."""
+        f, k = self.f, self.k
+        return f.address(self.weights, f.add(f.mul(plane, k.whole_plane), self.start(tile, tap)), self.frame.dtype)

@@ -79,7 +79,7 @@ class WinogradScheme(Kernel):
 
     @property
     def transforms_once(self) -> bool:
-        """Whether raw weights are transformed once for all tiles of a box (`whole_products.py`)."""
+        """Whether raw weights are transformed once for all tiles of a box (`raw_products.py`)."""
         return self.shape_class[5] == ONCE
 
     @property
