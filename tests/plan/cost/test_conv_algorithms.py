@@ -166,7 +166,7 @@ def test_weights_of_two_bytes_are_transformed_while_they_run_or_not_at_all():
 
 
 def test_few_weights_are_transformed_once_for_each_box():
-    """Of many tiles, that is nearly as quick as weights that are stored so."""
+    """That takes many tiles little longer than weights that are stored so."""
     few, many = narrow(layer(64, (128, 128), (3, 3))), narrow(layer(512, (128, 128), (3, 3)))
     shares = [core_share(g, g.nodes[0], "winograd4-raw", 1, 1, 0) for g in (few, many)]
     assert [share.once for share in shares] == [True, False]
