@@ -11,6 +11,7 @@ from brickrt.ops.cpu.products.blocks import block_matmul
 from brickrt.ops.cpu.recurrences import kernel as recurrences
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
+from brickrt.ops.cpu.strassen.raw_kernel import RawStrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 
 KernelMaker: TypeAlias = type[Kernel] | WinogradMaker
@@ -18,6 +19,7 @@ KernelMaker: TypeAlias = type[Kernel] | WinogradMaker
 ALGORITHMS: dict[str, KernelMaker] = {
     "strassen": StrassenKernel,
     "strassen2": TwoLevelStrassenKernel,
+    "strassen2-raw": RawStrassenKernel,
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},
 }

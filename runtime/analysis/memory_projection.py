@@ -11,7 +11,8 @@ from brickrt.graph.host.static_values import definition_bytes
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.room import available_bytes, require_bytes, require_modest
 from brickrt.ops.types import is_floating
-from brickrt.plan.cost.conv_algorithms import keeps_weights, weight_growth
+from brickrt.plan.cost.conv_algorithms import weight_growth
+from brickrt.plan.cost.strassen import keeps_weights
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 

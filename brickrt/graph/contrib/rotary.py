@@ -21,17 +21,30 @@ def rotary_embedding(b: ContributedBody) -> None:
     size = shape[-1] if rank == 4 else _head_size(b, shape[-1], turned)
     x = b.input(0) if rank == 4 else b.add("Reshape", b.input(0), b.integers(0, 0, -1, size))
     places = _places(b, shape[2 if rank == 4 else 1])
-    axis = b.integers(1 if rank == 4 else 2)
-    cos, sin = (b.add("Unsqueeze", b.add("Gather", b.input(k), places), axis) for k in (2, 3))
-    kept = []
-    if turned < size:
-        x, *kept = b.add_all("Split", [x, b.integers(turned, size - turned)], 2, axis=-1)
-    turn = _adjacent if b.attribute("interleaved", 0) else _halves
-    y = turn(b, x, cos, sin, turned)
-    y = b.add("Concat", y, *kept, axis=-1) if kept else y
+    angles = angles_of(b, places, (2, 3), 1 if rank == 4 else 2)
+    y = turned_heads(b, x, angles, (size, turned), "interleaved")
     y = b.add("Reshape", y, b.integers(*shape), allowzero=1)
     factor = b.attribute("scale", 1.0)
     b.give(y if factor == 1 else b.add("Mul", y, b.number(factor, 0)))
+
+
+def angles_of(b: ContributedBody, places: str, tables: tuple[int, int], heads: int) -> tuple[str, str]:
+    """Cosines and sines of the inputs `tables` at the places of rows [batch or 1, rows], for heads along an axis."""
+    axis = b.integers(heads)
+    cos, sin = (b.add("Unsqueeze", b.add("Gather", b.input(table), places), axis) for table in tables)
+    return cos, sin
+
+
+def turned_heads(b: ContributedBody, x: str, angles: tuple[str, str], sizes: tuple[int, int], how: str) -> str:
+    """Heads of `sizes` features, of which as many as the second says are turned; attribute `how` tells if pairs are
+    neighbours."""
+    size, turned = sizes
+    kept = []
+    if turned < size:
+        x, *kept = b.add_all("Split", [x, b.integers(turned, size - turned)], 2, axis=-1)
+    turn = _adjacent if b.attribute(how, 0) else _halves
+    y = turn(b, x, *angles, turned)
+    return b.add("Concat", y, *kept, axis=-1) if kept else y
 
 
 def _head_size(b: ContributedBody, features: int, turned: int) -> int:

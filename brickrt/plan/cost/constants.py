@@ -41,6 +41,7 @@ WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd
 STRASSEN_SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 STRASSEN_MARGIN = 0.95  # of the direct time that the scheme may take to be chosen
 DOUBLE_PUMPED_MARGIN = 0.98  # the same on the processors that these figures were measured on
+MADE_PANEL = 3.5  # multiply-adds that a vector of sums of weights takes as long as, where a kernel makes them
 STRASSEN_LEAST = 8.0  # microseconds of one core that the scheme must save: less is not found again in whole runs
 SUM = {1: 12.0, 2: 22.0}  # bytes through L2 for the sums of one element; twice so many where they fill L2
 OUTPUT = {1: 14.0, 2: 32.0}  # the same per element of the output and chunk of K: what is kept, restored and added

@@ -19,7 +19,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import Axes, Axis, axes_of, fits
-from brickrt.ops.cpu.winograd.sizes import choose_sizes
+from brickrt.ops.cpu.winograd.sizes import choose_sizes, transforms_once
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
@@ -38,12 +38,20 @@ from brickrt.plan.cost.constants import (
     WINOGRAD_MARGIN,
 )
 from brickrt.plan.cost.roofline import compute_us, read_us
-from brickrt.plan.cost.strassen import LEVELS, choose_product, growth, possible_schemes, product_us
+from brickrt.plan.cost.strassen import (
+    F32_BYTES,
+    LEVELS,
+    RAW,
+    choose_product,
+    keeps_weights,
+    possible_schemes,
+    product_us,
+    stored_growth,
+)
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-RAW = "-raw"  # ends the names of algorithms that transform weights while they run, and keep them as they are
 EDGES = {f"winograd{m}{raw}": m for raw in ("", RAW) for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension
 
 
@@ -87,21 +95,22 @@ def possible_algorithms(
 def weight_growth(op: Op, algorithm: str | None) -> float:
     """How many times larger the weights are as an algorithm reads them."""
     if algorithm in LEVELS:
-        return growth(LEVELS[algorithm])
+        return stored_growth(algorithm)
     if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
     return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
 
 
-def keeps_weights(algorithm: str) -> bool:
-    """Whether an algorithm leaves weights in memory as they are."""
-    return algorithm.endswith(RAW)
-
-
-def raw_bytes(graph: Graph, node: Node, algorithm: str) -> int:
-    """`CoreShare.raw_bytes` of a node's weights."""
-    return graph.ins(node)[1].dtype.itemsize if keeps_weights(algorithm) else 0
+def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int, constants: int) -> CoreShare:
+    """What a core computes of a convolution by one of Winograd's algorithms."""
+    if not keeps_weights(algorithm):
+        return CoreShare(boxes, pieces, constants)
+    weights = graph.ins(node)[1]
+    assert isinstance(node.op, Conv)
+    axes = axes_of(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
+    once = transforms_once(int(F32_BYTES * weights.size * axes.growth))
+    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once)
 
 
 def keeps_algorithm(node: Node, algorithm: str) -> bool:
@@ -136,7 +145,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
         narrow = graph.ins(node)[0].dtype == BFLOAT16
         return _direct_us(graph, node, device, constants, device.bfloat16_products if narrow else 1)
     axes = axes_of(op, x[2:], EDGES[str(algorithm)])
-    return winograd_us(axes, x[1], out, device, CoreShare(1, 1, constants, raw_bytes(graph, node, str(algorithm))))
+    return winograd_us(axes, x[1], out, device, core_share(graph, node, str(algorithm), 1, 1, constants))
 
 
 def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_a_time: int) -> float:
@@ -155,12 +164,13 @@ def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_
 class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
-    tiles, 0 where transformed weights are stored."""
+    tiles, or `once` for each box, 0 where transformed weights are stored."""
 
     boxes: int
     pieces: int
     constants: int
     raw_bytes: int = 0
+    once: bool = False
 
 
 def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
@@ -172,24 +182,25 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
-    panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0
+    panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0 and not share.once
     sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel, raw)
     padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
     products = padded * depth * taps * axes.products * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
-    if raw:
-        live = axes.down.r * axes.across.r * panel * share.raw_bytes / 4
-    again, first = (read_us(live, nbytes, device) for nbytes in (live, max(live, share.constants)))
+    stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
+    live = stored if raw else live
+    again, first = read_us(live, live, device), read_us(stored, max(stored, share.constants), device)
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
     arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
-    if raw:
-        arithmetic += compute_us(sweeps * RAW_WEIGHT * axes.planes * panel / 4 / device.lanes, device, 1.0)
+    if share.raw_bytes:
+        made = share.boxes if share.once else sweeps
+        arithmetic += compute_us(made * RAW_WEIGHT * axes.planes * panel / 4 / device.lanes, device, 1.0)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 

@@ -21,6 +21,7 @@ from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import (
     DOUBLE_PUMPED_MARGIN,
     KEPT,
+    MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
     PREFETCHED_HIDDEN,
@@ -35,12 +36,25 @@ from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us, reads
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
-LEVELS = {"strassen": 1, "strassen2": 2}  # by algorithm: how often everything is halved
+RAW = "-raw"  # ends the names of algorithms that make what they read of weights while they run
+LEVELS = {"strassen": 1, "strassen2": 2, "strassen2" + RAW: 2}  # by algorithm: how often everything is halved
+FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
+F32_BYTES, F16_BYTES = FLOAT32.itemsize, FLOAT16.itemsize
 
 
 def growth(levels: int) -> float:
     """How much larger the operands of all products are than the matrix they are sums of."""
     return (7 / 4) ** levels
+
+
+def keeps_weights(algorithm: str) -> bool:
+    """Whether an algorithm leaves weights in memory as they are."""
+    return algorithm.endswith(RAW)
+
+
+def stored_growth(algorithm: str) -> float:
+    """How much larger weights are in memory by one of these algorithms."""
+    return 1.0 if keeps_weights(algorithm) else growth(LEVELS[algorithm])
 
 
 def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
@@ -49,7 +63,8 @@ def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
     return (
         isinstance(op, MatMul | Conv)
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
-        and all(kind.dtype == np.float32 for kind in (*kinds[:2], kinds[-1]))
+        and kinds[0].dtype == kinds[-1].dtype == FLOAT32
+        and kinds[1].dtype == (FLOAT16 if keeps_weights(algorithm) else FLOAT32)
         and fits(op, kinds[1].shape)
         and kinds[-1].size > 0
     )
@@ -58,7 +73,7 @@ def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
     """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
     names = [name for name in LEVELS if may_use(graph, node, device.lanes, name)]
-    return [name for name in names if constants * growth(LEVELS[name]) <= MOST_MEMORY * device.memory]
+    return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]
 
 
 def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str | None:
@@ -100,7 +115,7 @@ def strassen_brick(graph: Graph, node: Node, device: DeviceSpec, algorithm: str,
 
 @dataclass(frozen=True)
 class _Work:
-    """A product in so many levels, in a graph with `constants` bytes of constants.
+    """A product by an algorithm of `LEVELS`, in a graph with `constants` bytes of constants.
 
     It is [batch…, M, K] × [K, N], or with `pixels` [images, K, sides…] × [K, N] = [images, N, sides…].
     """
@@ -108,7 +123,7 @@ class _Work:
     out: Shape
     pixels: bool
     depth: int
-    levels: int
+    algorithm: str
     constants: int
     moved: int  # bytes of the tensor that is read and of the output
     device: DeviceSpec
@@ -117,7 +132,17 @@ class _Work:
     def of(graph: Graph, node: Node, device: DeviceSpec, algorithm: str, constants: int) -> _Work:
         depth, pixels = graph.ins(node)[0].shape[column_dim(node)], isinstance(node.op, Conv)
         moved = _moved(graph, node)
-        return _Work(graph.out(node).shape, pixels, depth, LEVELS[algorithm], constants, moved, device)
+        return _Work(graph.out(node).shape, pixels, depth, algorithm, constants, moved, device)
+
+    @property
+    def levels(self) -> int:
+        """How often everything is halved."""
+        return LEVELS[self.algorithm]
+
+    @property
+    def weight_bytes(self) -> float:
+        """Bytes of memory for each weight."""
+        return F16_BYTES if keeps_weights(self.algorithm) else F32_BYTES * growth(self.levels)
 
     @cached_property
     def chunks(self) -> tuple[int, int]:
@@ -179,7 +204,7 @@ class _Work:
         sweeps = rounds * matrices
         sharers = np.minimum(cores, boxes[0] * boxes[1])
         pieces = np.minimum(rounds, -(-pieces * sharers // cores))
-        weights = math.prod(self.chunks) * columns * 4 * growth(self.levels)
+        weights = math.prod(self.chunks) * columns * self.weight_bytes
         far, near = (reads_us(weights, held, self.device) for held in (np.maximum(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
         streamed = pieces * first + (sweeps - pieces) * near
@@ -200,6 +225,8 @@ class _Work:
         wide = groups * self.unit // device.lanes
         filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
         products = compute_us(1.0, device, STRASSEN_SHARE) * (rows * depth * wide * (7 / 8) ** levels)
+        if keeps_weights(self.algorithm):
+            products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
         moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
         spilt = np.maximum(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
         return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * read_us(1.0, device.l2 + 1, device) * spilt

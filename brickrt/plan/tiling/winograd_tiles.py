@@ -14,7 +14,7 @@ from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import UNEVEN_WINOGRAD
-from brickrt.plan.cost.conv_algorithms import EDGES, CoreShare, raw_bytes, winograd_us
+from brickrt.plan.cost.conv_algorithms import EDGES, core_share, winograd_us
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
@@ -26,7 +26,6 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
     axes = axes_of(op, x[2:], EDGES[cost.algorithms[k]])
-    raw = raw_bytes(graph, node, cost.algorithms[k])
     constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
 
     def pieces_of(brick: Shape) -> list[int]:
@@ -38,7 +37,8 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
         tasks = math.prod(counts)
         rounds = -(-tasks // device.cores)
         pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
-        us = winograd_us(axes, x[1], brick, device, CoreShare(rounds, pieces, constants, raw))
+        share = core_share(graph, node, cost.algorithms[k], rounds, pieces, constants)
+        us = winograd_us(axes, x[1], brick, device, share)
         return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1)), tasks
 
     bricks = product(*_edges(axes, out, device, most))

@@ -34,7 +34,6 @@ class DirectRows:
         self.parts = 2**self.k.levels
         self.found = self.f.local(I32, count=self.parts)
         self.a = self.f.address(frame.a, self.k.view.source(self.f, self.corner), frame.dtype)
-        self.b = self.f.address(frame.b, self.k.factors_elements, frame.dtype)
 
     def emit(self, group: Index) -> None:
         """All rows where they must not be mixed; else those of zeros, which are the bias."""
@@ -95,9 +94,8 @@ class DirectRows:
             with f.loop(begin, end) as c:
                 first = f.mul(c, unit)
                 at = f.address(self.a, f.add(start, k.view.depth_offset(f, first)), dtype)
-                b = f.address(self.b, f.add(f.mul(first, k.padded_columns), column), dtype)
 
-                def weight(n: Index, j: int, b: ir.Value = b) -> ir.Value:
-                    return f.load(b, f.add(f.mul(n, k.padded_columns), j * k.lanes), dtype, k.lanes)
+                def weight(n: Index, j: int, first: Index = first) -> ir.Value:
+                    return self.frame.weight(f.add(first, n), f.add(column, j * k.lanes))
 
                 sums.multiply_add(at, [0], 1, count, weight)

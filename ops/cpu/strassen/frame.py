@@ -63,6 +63,12 @@ class StrassenFrame:
         a = f.address(self.a, f.add(view.source(f, corner), view.depth_offset(f, first)), self.dtype)
         FirstFactors(self.k, f, a, self.work, b, f.sub(view.depth, first)).emit()
 
+    def weight(self, row: Index, column: Index) -> ir.Value:
+        """A vector of a row of `b` as it is, from a column on that begins a block."""
+        f, k = self.f, self.k
+        at = f.add(f.mul(row, k.padded_columns), column, k.factors_elements)
+        return f.load(self.b, at, self.dtype, k.lanes)
+
     # ---- outputs
 
     def inside(self, column: Index) -> ir.Value:
@@ -174,7 +180,7 @@ class SevenProducts(SpilledTile, ABC):
     def multiply(self, number: Index) -> None:
         """Adds a product to the accumulators."""
         f, k, frame = self.f, self.k, self.frame
-        base = f.address(self.b, f.mul(number, k.panel), frame.dtype)
+        base = f.address(self.b, f.mul(number, k.panel_stride), frame.dtype)
         channels = PRODUCTS * k.part_depth
         panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, self.prefetches(number))
         offsets = [t * k.sum_stride for t in range(self.count)]

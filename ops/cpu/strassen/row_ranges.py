@@ -35,7 +35,7 @@ def mixed_matrices(frame: StrassenFrame) -> Iterator[list[Index]]:
         yield corner
         with f.loop(0, k.part_rows) as group, f.when(suspect(frame, group)), f.apart("again", group, *corner) as again:
             apart, (row, *place) = again
-            DirectRows(StrassenFrame(k, apart), place).emit(row)
+            DirectRows(type(frame)(k, apart), place).emit(row)
 
 
 def suspect(frame: StrassenFrame, group: Index) -> ir.Value:

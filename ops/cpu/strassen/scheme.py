@@ -39,6 +39,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 
 LINE = 16  # elements of a cache line
+LINE_BYTES = 64
 MOST_PREFETCHED = 8  # lines, while one vector of each factor is computed
 LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart would meet in few sets of the cache
 
@@ -83,7 +84,7 @@ class StrassenScheme(Kernel):
     def lines_ahead(self) -> Index:
         """Lines of the panels that are read first, which each step of the first factors prefetches."""
         steps = greatest(1, self.whole_rows * (self.part_depth // self.lanes))
-        return least(MOST_PREFETCHED, -(-PRODUCTS * self.panel // (steps * LINE)))
+        return least(MOST_PREFETCHED, -(-self.panels * self.weight_type.itemsize // (steps * LINE_BYTES)))
 
     @property
     def whole_rows(self) -> int | Size:
@@ -166,6 +167,21 @@ class StrassenScheme(Kernel):
     def panel(self) -> int:
         """Elements of `b` that one product of a chunk and a tile of columns reads."""
         return self.part_depth * BLOCKS * self.lanes
+
+    @property
+    def panel_stride(self) -> int:
+        """Elements from one panel to the next."""
+        return self.panel
+
+    @property
+    def panels(self) -> int:
+        """Elements of `b` that all products of a chunk and a group of tiles of columns read, by one level."""
+        return PRODUCTS * self.panel
+
+    @property
+    def weight_type(self) -> np.dtype:
+        """The type of the elements of panels."""
+        return self.out.dtype
 
     @cached_property
     def epilogue(self) -> Epilogue:

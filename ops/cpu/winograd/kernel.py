@@ -14,15 +14,16 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.row_tiles import common_cut
-from brickrt.ops.cpu.winograd.axes import axes_of
+from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.cpu.winograd.direct_tiles import DirectTiles
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.gather import GatheredInput
 from brickrt.ops.cpu.winograd.input_transform import InputTransform
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
 from brickrt.ops.cpu.winograd.products import Products
-from brickrt.ops.cpu.winograd.raw_products import RawProducts
+from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
+from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED, transforms_once
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
@@ -35,7 +36,7 @@ class WinogradKernel(WinogradScheme):
         """Groups of tiles, then runs of planes; all phases of one before the next, the last where tiles are suspect."""
         frame = WinogradFrame(self, f)
         read = GatheredInput(frame) if self.gathers else InputTransform(frame)
-        phases = (read, RawProducts(frame) if self.raw else Products(frame), OutputTransform(frame))
+        phases = (read, self.products(frame), OutputTransform(frame))
         suspects = Suspects(frame)
         with f.loop(0, frame.total, self.group) as first:
             suspects.begin()
@@ -47,6 +48,12 @@ class WinogradKernel(WinogradScheme):
                     phase.emit(TileGroup(first, count, blocks, z, end))
                 with f.when(suspects.any()), f.apart("again", first, count, z, end) as (apart, at):
                     DirectTiles(WinogradFrame(self, apart)).emit(TileGroup(at[0], at[1], 0, at[2], at[3]))
+
+    def products(self, frame: WinogradFrame) -> Products:
+        """What emits the products; weights that are transformed once are so before all tiles."""
+        if self.transforms_once:
+            return WholeProducts(frame)
+        return RawProducts(frame) if self.raw else Products(frame)
 
 
 @dataclass(frozen=True)
@@ -82,4 +89,9 @@ class WinogradMaker:
         align = common_cut(boxes, 1, out.shape[1], isa.lanes)
         blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
         most = (int(each.max(initial=1)) for each in (boxes.extents[:, 0] * tiles[0] * tiles[1], depth, blocks))
-        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most, int(self.raw))]
+        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most, self.transformed(axes, ins[0], out))]
+
+    def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
+        """Where weights are transformed."""
+        nbytes = 4 * x.shape[1] * out.shape[1] * axes.planes * axes.swept.r
+        return STORED if not self.raw else ONCE if transforms_once(nbytes) else ANEW

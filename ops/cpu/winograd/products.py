@@ -39,13 +39,13 @@ class Products:
     def blocks(self, group: TileGroup, plane: Index, block: Index, count: int) -> None:
         """`count` blocks of output channels, for all register tiles of the group."""
         f, k, frame = self.f, self.k, self.frame
-        tiles = -(-k.out.channel_blocks // k.ob)
-        panel = f.add(f.mul(plane, tiles), f.div(block, k.ob))
+        tile = f.div(block, k.ob)
         for t in self.register_tiles():
             with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
                 acc = Accumulators.create(f, [zeros(frame.kind)] * count, t, frame.dtype, k.lanes)
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
-                    self.sweep(acc, panel, tap, residue, plane, f.add(f.mul(slot(frame, z), k.room[0] // k.most), g))
+                    weights = self.panel(plane, tile, tap, residue)
+                    self.sweep(acc, weights, residue, plane, f.add(f.mul(slot(frame, z), k.room[0] // k.most), g))
                 row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
                 self.store(acc, plane, row, f.sub(block, frame.first_block))
 
@@ -89,13 +89,17 @@ class Products:
         last = f.b.icmp_signed("==", f.value(point), f.value(axis.n - 1))
         return f.b.select(last, f.value(axis.whole), f.value(axis.residues))
 
-    def sweep(self, acc: Accumulators, panel: Index, tap: Index, residue: Index, plane: Index, block: Index) -> None:
+    def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
+        """Address of the weights of a plane for a tile of blocks, at a swept tap and a residue."""
+        f, k = self.f, self.k
+        number = f.add(f.mul(plane, -(-k.out.channel_blocks // k.ob)), tile)
+        first = f.add(f.mul(f.add(f.mul(number, k.axes.swept.r), tap), k.axes.residues), residue)
+        return f.address(self.frame.w, f.mul(first, k.ins[0].shape[1] * k.ob * k.lanes), self.frame.dtype)
+
+    def sweep(self, acc: Accumulators, weights: ir.Value, residue: Index, plane: Index, block: Index) -> None:
         """Adds all input channels of a residue at one swept tap; `block` is the register tile in V."""
         f, k, frame = self.f, self.k, self.frame
-        width, channels, residues = k.ob * k.lanes, k.ins[0].shape[1], k.axes.residues
-        first = f.add(f.mul(f.add(f.mul(panel, k.axes.swept.r), tap), residues), residue)
-        weights = f.address(frame.w, f.mul(first, channels * width), frame.dtype)
-        channels *= residues if k.gathers else 1
+        channels = k.ins[0].shape[1] * (k.axes.residues if k.gathers else 1)
         vector = f.add(f.mul(block, k.depth_in), f.mul(residue, k.blocks_in))
         at = f.add(f.mul(plane, k.plane_in), f.mul(vector, acc.pixels * k.lanes))
         pixels = f.address(frame.v, at, frame.dtype)

@@ -1,5 +1,6 @@
-"""The products of a Winograd convolution whose weights stay as they are in memory: those of a chunk of input channels
-and a tile of output channels are transformed in the worker's scratch, where all tiles of the group read them at once.
+"""The products of a Winograd convolution whose weights stay as they are in memory, and are transformed in the worker's
+scratch: those of a chunk of input channels and a tile of output channels, where all tiles of the group read them at
+once; or, where they are few, all of a box, which then multiplies as if they had been stored so.
 
 Transforming takes two multiply-adds and a store for each product with one tile; memory is read 36/9 times less often
 than transformed weights would take, and weights of two bytes are widened on the way.
@@ -10,12 +11,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from llvmlite import ir
+
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.products.register_tile import LINE, Accumulators
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.transforms import weight_rows
+
+
+def transform(frame: WinogradFrame, which: tuple[Index, Index, Index], count: int, to: ir.Value, plane: int) -> None:
+    """G w Gᵀ of the filters of `count` blocks of outputs, from a block on, for a channel of the input and a swept tap;
+    `plane` is how far planes are from each other at `to`."""
+    f, k, (_, down, across) = frame.f, frame.k, frame.k.axes
+    block, channel, tap = which
+    start = frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
+    weights = f.address(frame.raw_weights, start, k.raw_type)
+    for j in range(count):
+        w = [f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes) for n in range(down.r * across.r)]
+        columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
+        for y in range(down.n):
+            for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
+                f.store(value, to, (y * across.n + x) * plane + j * k.lanes, frame.dtype, k.lanes)
 
 
 class RawProducts(Products):
@@ -97,18 +115,10 @@ class RawProducts(Products):
             yield z
 
     def transform(self, block: Index, count: int, tap: Index, channel: Index, c: Index) -> None:
-        """G w Gᵀ of one channel of the input, the `c`-th of its chunk, for each block."""
-        f, k, (_, down, across) = self.f, self.k, self.k.axes
-        start = self.frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
-        weights = f.address(self.frame.raw_weights, start, k.raw_type)
+        """Transforms the filters of one channel of the input, the `c`-th of its chunk."""
+        f, k = self.f, self.k
         made = f.address(self.chunk_weights, f.mul(c, k.ob * k.lanes), self.frame.dtype)
-        for j in range(count):
-            w = [f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes) for n in range(down.r * across.r)]
-            columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
-            for y in range(down.n):
-                for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
-                    at = (y * across.n + x) * k.chunk_plane + j * k.lanes
-                    f.store(value, made, at, self.frame.dtype, k.lanes)
+        transform(self.frame, (block, channel, tap), count, made, k.chunk_plane)
 
     def prefetch(self, following: Index, plane: Index) -> None:
         """Prefetches a plane's share of the weights that are transformed next; past the end it is harmless."""
@@ -137,3 +147,41 @@ class RawProducts(Products):
             self.channels(acc, pixels, weights, c, channels)
         for j, t, at in places:
             f.store(acc.value(j, t), sums, at, frame.dtype, k.lanes)
+
+
+class WholeProducts(Products):
+    """Emits weight transforms, before all tiles, and products of kernels without strides."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        super().__init__(frame)
+        self.weights = self.f.address(frame.v, frame.k.chunk_at, frame.dtype)
+        self.transform()
+
+    def transform(self) -> None:
+        """Transforms the weights of the box's blocks of outputs, tile by tile."""
+        f, k, frame = self.f, self.k, self.frame
+        rest = k.out.channel_blocks % k.ob
+        whole = k.out.channel_blocks - rest
+        with f.loop(frame.first_block, f.minimum(frame.last_block, whole), k.ob) as block:
+            self.tile(block, k.ob)
+        if rest:
+            with f.loop(f.maximum(frame.first_block, whole), frame.last_block, rest) as block:
+                self.tile(block, rest)
+
+    def tile(self, block: Index, count: int) -> None:
+        """`count` blocks of outputs, for all swept taps and channels of the input."""
+        f, k = self.f, self.k
+        with f.loop(0, k.axes.swept.r) as tap, f.loop(0, k.ins[0].shape[1]) as channel:
+            start = f.add(self.start(f.div(block, k.ob), tap), f.mul(channel, k.ob * k.lanes))
+            made = f.address(self.weights, start, self.frame.dtype)
+            transform(self.frame, (block, channel, tap), count, made, k.whole_plane)
+
+    def start(self, tile: Index, tap: Index) -> Index:
+        """Elements of a plane before the weights of a tile of blocks at a swept tap."""
+        f, k = self.f, self.k
+        return f.mul(f.add(f.mul(tile, k.axes.swept.r), tap), k.ins[0].shape[1] * k.ob * k.lanes)
+
+    def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
+        """See `Products`."""
+        f, k = self.f, self.k
+        return f.address(self.weights, f.add(f.mul(plane, k.whole_plane), self.start(tile, tap)), self.frame.dtype)

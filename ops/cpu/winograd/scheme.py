@@ -28,7 +28,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes, register_tiles
+from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, ONCE, Sizes, choose_sizes, register_tiles
 from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
 
@@ -41,7 +41,7 @@ FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled
     dimension; `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of
-    planes, and of blocks of output channels; and whether weights are transformed while the kernel runs. `decided` are
+    planes, and of blocks of output channels; and how often weights are transformed while the kernel runs. `decided` are
     the `sizes`, of which tiles and group are open, `ob`, and for how many tiles and blocks there is `room`."""
 
     op: Conv
@@ -76,6 +76,11 @@ class WinogradScheme(Kernel):
     def raw(self) -> bool:
         """Whether weights are packed as they are alone (`raw_products.py`)."""
         return bool(self.shape_class[5])
+
+    @property
+    def transforms_once(self) -> bool:
+        """Whether raw weights are transformed once for all tiles of a box (`raw_products.py`)."""
+        return self.shape_class[5] == ONCE
 
     @property
     def raw_type(self) -> np.dtype:
@@ -123,7 +128,9 @@ class WinogradScheme(Kernel):
         if self.decided:
             return self.decided[0]
         _, _, tiles, depth, *_ = self.shape_class
-        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, self.raw)
+        return choose_sizes(
+            tiles, depth, self.ob, self.isa.registers, self.weight_bytes, self.raw and not self.transforms_once
+        )
 
     @property
     def room(self) -> tuple[int, int]:
@@ -131,7 +138,8 @@ class WinogradScheme(Kernel):
         boxes have code in common."""
         if self.decided:
             return self.decided[2]
-        tiles = self.most if self.weight_bytes <= NEAR and not self.raw else MOST_BLOCKS * self.most
+        near = self.weight_bytes <= NEAR and (self.transforms_once or not self.raw)
+        tiles = self.most if near else MOST_BLOCKS * self.most
         return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY, self.shape_class[4])))
 
     @property
@@ -204,11 +212,12 @@ class WinogradScheme(Kernel):
     @property
     def workspace(self) -> int:
         """All that phases leave for each other, elements of 4 bytes."""
-        return 4 * (self.chunk_at + (self.axes.planes * self.chunk_plane if self.raw else 0))
+        plane = self.whole_plane if self.transforms_once else self.chunk_plane
+        return 4 * (self.chunk_at + (self.axes.planes * plane if self.raw else 0))
 
     @property
     def chunk_at(self) -> int:
-        """Elements before the transformed weights of a chunk of input channels."""
+        """Elements before the transformed weights of a chunk of input channels, or of all."""
         end = self.pixels_at + self.axes.across.inputs * self.row_pixel
         return -(-end // self.lanes) * self.lanes
 
@@ -221,6 +230,11 @@ class WinogradScheme(Kernel):
     def chunk_plane(self) -> int:
         """Floats from one plane of a chunk's weights to the next: an odd number of vectors."""
         return (self.chunk_blocks * self.lanes * self.ob | 1) * self.lanes
+
+    @property
+    def whole_plane(self) -> int:
+        """The same where all weights are transformed at once."""
+        return self._padded * self.axes.swept.r * self.ins[0].shape[1] + self.lanes
 
     @cached_property
     def epilogue(self) -> Epilogue:

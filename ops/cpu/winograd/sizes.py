@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
+WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, which then stay in a cache that cores share
+STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 12, 8, 6, 4)  # of a register tile, where it is not full
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
@@ -21,11 +23,16 @@ class Sizes:
     run: int
 
 
+def transforms_once(weight_bytes: int) -> bool:
+    """Whether a kernel that transforms weights while it runs does so once for a box, not for each group of tiles."""
+    return weight_bytes <= WHOLE
+
+
 def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes: int, raw: bool = False) -> Sizes:
     """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels.
 
     One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
-    that is transformed anew for each group.
+    and transformed anew for each group.
     """
     t = register_tile(tiles, ob, registers)
     blocks = -(-tiles // t)

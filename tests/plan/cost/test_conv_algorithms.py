@@ -15,8 +15,8 @@ from brickrt.plan.cost.conv_algorithms import (
     RAW,
     choose_algorithms,
     conv_us,
+    core_share,
     keeps_weights,
-    raw_bytes,
     tile_outputs,
     weight_growth,
 )
@@ -161,7 +161,18 @@ def test_weights_of_two_bytes_are_transformed_while_they_run_or_not_at_all():
     name = str(chosen(deep, SMALL_CACHE))
     halved = conv_us(deep, deep.nodes[0], SMALL_CACHE, name, 10**9)
     assert halved <= conv_us(layer(256, (14, 14), (3, 3)), deep.nodes[0], SMALL_CACHE, name, 10**9)
-    assert raw_bytes(deep, deep.nodes[0], name) == 2
+    assert core_share(deep, deep.nodes[0], name, 1, 1, 0).raw_bytes == 2
+    assert core_share(deep, deep.nodes[0], "direct", 1, 1, 0).raw_bytes == 0
+
+
+def test_few_weights_are_transformed_once_for_each_box():
+    """That takes many tiles little longer than weights that are stored so."""
+    few, many = narrow(layer(64, (128, 128), (3, 3))), narrow(layer(512, (128, 128), (3, 3)))
+    shares = [core_share(g, g.nodes[0], "winograd4-raw", 1, 1, 0) for g in (few, many)]
+    assert [share.once for share in shares] == [True, False]
+    made = conv_us(few, few.nodes[0], SERVER, "winograd4-raw")
+    stored = layer(64, (128, 128), (3, 3))
+    assert made < 1.1 * conv_us(stored, stored.nodes[0], SERVER, "winograd4")
 
 
 def narrow(graph: Graph) -> Graph:

@@ -172,6 +172,25 @@ def test_bricks_of_several_layers_are_computed_directly():
     assert not merged.algorithms
 
 
+def narrow_weights(rows: int, depth: int, columns: int) -> Graph:
+    """A product of float32 by float16 weights."""
+    s = Sketch()
+    zero = np.zeros((), np.float16)
+    s.add(MatMul(), s.input(rows, depth), s.constant(depth, columns, values=np.broadcast_to(zero, (depth, columns))))
+    return s.graph()
+
+
+def test_sums_of_float16_weights_are_made_where_many_rows_share_them():
+    """They stay as small as they are; the fewer rows, the longer it takes to make sums beside the products."""
+    assert chosen(narrow_weights(512, 768, 3072)) == "strassen2-raw"
+    assert chosen(narrow_weights(32, 768, 3072)) is None
+    assert weight_growth(MatMul(), "strassen2-raw") == 1
+    wide, narrow = product(512, 768, columns=3072), narrow_weights(512, 768, 3072)
+    names = "strassen2", "strassen2-raw"
+    times = [layer_us(g, g.nodes[0], SERVER, name) for g, name in zip((wide, narrow), names, strict=True)]
+    assert times[0] < times[1]
+
+
 def test_weights_grow_by_three_quarters_per_level():
     assert weight_growth(MatMul(), "strassen") == 7 / 4
     assert weight_growth(MatMul(), "strassen2") == 49 / 16

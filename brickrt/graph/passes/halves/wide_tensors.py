@@ -25,6 +25,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType
 
+SMALL = 1 << 14  # elements of a constant that is widened wherever it is read
 Product = Conv | ConvTranspose | MatMul
 
 
@@ -57,7 +58,8 @@ class _Wide:
         halves = [k for k, t in enumerate(self.source.ins(node)) if t.dtype == F16]
         if isinstance(node.op, Map | Reduce | Rowwise | Product):
             main = node.op.main if isinstance(node.op, Product) else 0
-            names = [self.as_type(name, F32) if k in halves and k < main else name for k, name in enumerate(names)]
+            widened = [k for k in halves if k < main or self.is_small_constant(names[k])]
+            names = [self.as_type(name, F32) if k in widened else name for k, name in enumerate(names)]
             target = F32 if kind == F16 and not is_output else kind
         else:
             wide = any(self.types[names[k]].dtype == F32 for k in halves) and not is_output
@@ -65,6 +67,10 @@ class _Wide:
             names = [self.as_type(name, target) if k in halves else name for k, name in enumerate(names)]
         before, now = ([t.dtype for t in kinds] for kinds in (self.source.ins(node), [self.types[n] for n in names]))
         self.emit(node, unrounded_op(retyped(node.op, before, now, target)), names, target)
+
+    def is_small_constant(self, name: str) -> bool:
+        """Whether a tensor is a constant such as a bias, which then folds as one of float32."""
+        return name in self.constants and self.constants[name].size <= SMALL
 
     def emit(self, node: Node, op: Op, names: list[str], target: np.dtype) -> None:
         """Adds a node; a Map that does nothing any more becomes its operand."""

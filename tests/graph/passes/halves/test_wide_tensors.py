@@ -57,6 +57,20 @@ def test_layers_between_moves_and_sums_become_float32():
     check(build, 1, x=(4, 8))
 
 
+def test_products_with_biases_are_joined_as_those_of_float32():
+    """A bias, added in float16, becomes the product's own: then only moves read the three results."""
+
+    def build(b: Builder) -> list[str]:
+        x, parts = b.emit(NARROW, "x"), []
+        for seed in range(3):
+            bias = b.constant(array(8, seed=seed + 9).astype(F16), "bias")
+            y = b.emit(ADD, layer(b, x, seed), bias)
+            parts.append(b.emit(WIDEN, b.emit(Transpose((1, 0)), y)))
+        return parts
+
+    assert check(build, 0, x=(4, 8)).count("MatMul") == 1
+
+
 def test_nothing_is_between_products_but_their_epilogue():
     def build(b: Builder) -> str:
         y = layer(b, b.emit(NARROW, "x"), 1)

@@ -9,6 +9,7 @@ from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS
+from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED
 from brickrt.ops.cpu.winograd.transforms import transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
@@ -155,11 +156,19 @@ def test_kernels_of_any_dimension(kind, isa, alone):
     compare_on_boxes(op, shape, edge, isa, alone)
 
 
+RAW4 = WinogradMaker(4, raw=True)
 RAW = ("3d", "3d-one-voxel", "3d-deep", "3d-3x1x1", "2d-d2", "2d-5x5-odd", "2d-1x7", "1d-5")
 
 
+@pytest.fixture(params=[False, True], ids=["anew", "once"])
+def once(request, monkeypatch) -> bool:
+    """Whether raw weights are transformed once for all tiles of a box, or anew for each group."""
+    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda _: request.param)
+    return request.param
+
+
 @in_turn({kind: KINDS[kind] for kind in RAW}, ("3d", "2d-1x7"))
-def test_weights_transformed_while_the_kernel_runs(kind, isa, alone):
+def test_weights_transformed_while_the_kernel_runs(kind, isa, alone, once):
     """Weights in memory have their own size, and more channels than a chunk has: float32 and float16 by turns."""
     (n, channels, *rest), kernel, dilations, pads, pads_end, edge = KINDS[kind]
     shape = (n, channels + RAW_CHANNELS, *rest)
@@ -182,6 +191,17 @@ def test_raw_weights_take_their_own_bytes(dtype):
     _, (shape_class,) = family.classify(op, ins, out, Boxes.whole(out.shape), HOST)
     kernel = family(op, ins, out, HOST, (False, True, True), shape_class)
     assert sum(part.nbytes for part in kernel.pack_parts(1, given[1])) == given[1].nbytes + given[1].itemsize
+
+
+def test_weights_of_few_bytes_are_transformed_once():
+    def often(channels):
+        given = arrays(1, channels, channels, 14, 14)
+        ins = tuple(dense(TensorType(a.shape, a.dtype), 16 if i == 0 else 1) for i, a in enumerate(given))
+        out = dense(TensorType((1, channels, 14, 14), np.dtype(np.float32)), 16)
+        classes = [m.classify(conv(), ins, out, Boxes.whole(out.shape), HOST)[1] for m in (RAW4, WinogradMaker(4))]
+        return [each[0][5] for each in classes]
+
+    assert often(128) == [ONCE, STORED] and often(512) == [ANEW, STORED]
 
 
 def test_strides_where_nothing_is_transformed():
