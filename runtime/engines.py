@@ -16,7 +16,6 @@ from brickrt.runtime.analysis.memory_projection import check_fits
 from brickrt.runtime.arrays import DeviceArrays
 from brickrt.runtime.cache.plan_cache import Tune
 from brickrt.runtime.environment import DEVICE, first_tune_seconds, measures, usual_device
-from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import LAUNCHES, LaunchMode, Program
 from brickrt.runtime.progress import KernelProgress, Progress
@@ -100,6 +99,7 @@ def cpu_tuner(
     """What measures plans of the CPU, on the programs that `build` makes, for so many seconds. With
     `again`, what was measured before is measured anew. `progress` is told of seconds."""
     from brickrt.runtime.cpu.tune import Tuner
+    from brickrt.runtime.lowering.lower import lower
 
     def program(plan: Plan, compiling: KernelProgress) -> Program:
         tasks = lower(plan)
@@ -140,6 +140,7 @@ def _cuda(launch: LaunchMode) -> Engine:
     from brickrt.runtime.cuda.kernels.compile import check_compiler
     from brickrt.runtime.cuda.program import CudaProgram
     from brickrt.runtime.cuda.tune import Tuner
+    from brickrt.runtime.lowering.lower import lower
 
     driver: Any = current_driver()  # its streams and events go with its own only
     compiler = check_compiler(driver.spec.isa)

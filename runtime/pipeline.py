@@ -27,13 +27,6 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
-from brickrt.graph.passes.ablation.single_steps import single_steps
-from brickrt.graph.passes.fuse import fuse_half_epilogues
-from brickrt.graph.passes.half_precision import to_half_precision
-from brickrt.graph.passes.half_weights import narrow_weights
-from brickrt.graph.passes.halves.wide_tensors import wide_tensors
-from brickrt.graph.passes.rewrite import rewritten
-from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import Specialized, Stage, first_stage, with_deciding_inputs
 from brickrt.graph.time_budget import preparing
 from brickrt.graph.uncollected import uncollected
@@ -41,16 +34,15 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import check_definitions, check_fits, check_io_sizes, check_work
-from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
 from brickrt.runtime.execution.execution import Bodies, Execution
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
-from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Program
 from brickrt.runtime.progress import Progress
 
+# Builders, passes, the planner and what lowers plans are imported where they work: a compiled file needs none of them.
 LOG = logging.getLogger("brickrt")
 NOTHING = Graph((), {})
 LATER = "nodes of the model are planned only when values before them are known"
@@ -126,6 +118,8 @@ class Pipeline:
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
     ) -> Specialized:
         """The stage as brick operators, for inputs of these types. Raises BrickError where an input is too large."""
+        from brickrt.graph.specialize.specialize import specialize
+
         self._say("specialize", 0, 1)
         with preparing(), uncollected(), allowing(_given(stage, types)):
             spec = self.engine.spec
@@ -137,6 +131,8 @@ class Pipeline:
     def plan(self, graph: Graph, measured: bool = True) -> Plan:
         """The plan of a graph: the saved one, or one remembered from an earlier process, or a new one; as it was
         modelled where it may not be `measured`."""
+        from brickrt.runtime.cache.plan_cache import remembered_plan
+
         self._say("plan", 0, 1)
         with last_resort(lambda: _doing("planning", graph)), preparing():
             graph = self.as_planned(graph)
@@ -151,9 +147,19 @@ class Pipeline:
         """A specialized graph in the precision that was asked for, on the CPU with the model's narrow weights; not
         fused where the rules say so."""
         graph = self._in_precision(graph)
-        return single_steps(graph) if self.options.rules == "unfused" else graph
+        if self.options.rules != "unfused":
+            return graph
+        from brickrt.graph.passes.ablation.single_steps import single_steps
+
+        return single_steps(graph)
 
     def _in_precision(self, graph: Graph) -> Graph:
+        from brickrt.graph.passes.fuse import fuse_half_epilogues
+        from brickrt.graph.passes.half_precision import to_half_precision
+        from brickrt.graph.passes.half_weights import narrow_weights
+        from brickrt.graph.passes.halves.wide_tensors import wide_tensors
+        from brickrt.graph.passes.rewrite import rewritten
+
         spec = self.engine.spec
         if spec.kind == "cpu" and spec.isa != "generic" and self.options.precision == "fp32":
             wide = graph if self.options.exact else wide_tensors(graph)
@@ -163,6 +169,8 @@ class Pipeline:
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""
+        from brickrt.runtime.lowering.lower import lower
+
         with last_resort(lambda: _doing("lowering", plan.graph)), preparing(), uncollected():
             return lower(plan)
 

@@ -24,7 +24,7 @@ from rich.segment import SegmentLines
 from brickrt import Runtime, zoo
 from brickrt.cli.layerwise_traffic import layerwise_traffic
 from brickrt.cli.outputs.run_report import run_dict
-from brickrt.cli.terminal.watch import about_run
+from brickrt.cli.terminal.about_run import about_run
 from brickrt.dashboard.live.frame_state import FrameState
 from brickrt.dashboard.live.frames import frame
 from brickrt.dashboard.live.lines import Line

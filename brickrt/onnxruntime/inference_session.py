@@ -34,7 +34,8 @@ class InferenceSession:
     Of `sess_options`, brickrt's or ONNX Runtime's own, threads, profiling and initializers are honoured.
     `providers` are names in the order in which they are wanted, each alone or with a dictionary of options, which have
     no effect; those that are not here are warned of. Other keywords are accepted. `runtime` is the
-    `brickrt.Runtime` behind it, for all that this interface has no name for. Programs for new shapes are compiled in the call that brings them, and kept.
+    `brickrt.Runtime` behind it, for all that this interface has no name for. Programs for new shapes are compiled in
+    the call that brings them, and kept.
 
     Raises BrickError, one line, for models, options and inputs that make no sense.
     """

@@ -7,18 +7,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from brickrt.graph.ir import Graph
-from brickrt.graph.passes.long_reductions import split_long_reductions
-from brickrt.graph.passes.unfuse import unfuse
-from brickrt.plan.assign_layouts import assign_layouts
-from brickrt.plan.cost.conv_algorithms import DIRECT, choose_algorithms, keeps_algorithm
-from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.layout import Layout, image_layout
-from brickrt.plan.merging.split_moments import split_moments
-from brickrt.plan.merging.split_positions import split_positions
-from brickrt.plan.merging.split_profiles import split_profiles
-from brickrt.plan.merging.split_reductions import attach_partial_reductions, split_gpu_reductions, split_reductions
-from brickrt.plan.merging.strategy import choose_subgraphs
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan_text import plan_summary, plan_table
 from brickrt.plan.subgraph import Subgraph
@@ -109,6 +99,15 @@ def make_plan(
 
     `decided` are the subgraphs of an earlier plan of the same graph, device and options, taken as they are.
     """
+    # here and below: who reads a plan, or runs a compiled file, needs nothing that makes one
+    from brickrt.graph.passes.long_reductions import split_long_reductions
+    from brickrt.graph.passes.unfuse import unfuse
+    from brickrt.plan.assign_layouts import assign_layouts
+    from brickrt.plan.merging.split_moments import split_moments
+    from brickrt.plan.merging.split_positions import split_positions
+    from brickrt.plan.merging.split_profiles import split_profiles
+    from brickrt.plan.merging.split_reductions import split_gpu_reductions, split_reductions
+
     options = options or PlanOptions()
     if device.kind == "cuda":
         graph = split_long_reductions(
@@ -127,6 +126,8 @@ def make_plan(
 
 def with_subgraphs(plan: Plan, subgraphs: tuple[Subgraph, ...]) -> Plan:
     """The plan of the same graph in these subgraphs, which name the algorithms of their nodes."""
+    from brickrt.plan.cost.conv_algorithms import DIRECT
+
     named = sorted(pair for s in subgraphs for pair in zip(s.nodes, s.algorithms, strict=False))
     return replace(plan, subgraphs=subgraphs, algorithms={k: name for k, name in named if name != DIRECT})
 
@@ -139,6 +140,11 @@ def other_subgraphs(
 ) -> tuple[Subgraph, ...]:
     """The subgraphs that a plan's graph gets for a device with other figures of the same kind, by other options, or
     with other algorithms, by node index, than those that are modelled fastest."""
+    from brickrt.plan.cost.conv_algorithms import choose_algorithms
+    from brickrt.plan.cost.cost_model import CostModel
+    from brickrt.plan.merging.split_reductions import attach_partial_reductions
+    from brickrt.plan.merging.strategy import choose_subgraphs
+
     graph, layouts, device, options = plan.graph, plan.layouts, device or plan.device, options or plan.options
     if algorithms is None:
         algorithms = choose_algorithms(graph, layouts, device, options.exact)
@@ -148,6 +154,8 @@ def other_subgraphs(
 
 def _naming(graph: Graph, subgraphs: Iterable[Subgraph], algorithms: Mapping[int, str]) -> Iterator[Subgraph]:
     """The subgraphs with the algorithms of their nodes, of which some are given up in bricks of several layers."""
+    from brickrt.plan.cost.conv_algorithms import DIRECT, keeps_algorithm
+
     for s in subgraphs:
         names = [algorithms.get(k, DIRECT) for k in s.nodes]
         if len(names) > 1:

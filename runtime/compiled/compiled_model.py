@@ -83,14 +83,16 @@ class CompiledModel:
             for name, kind in zip(self.header.writes, self._made, strict=True)
         ]
         program.run([given[name] for name in self.header.reads], made)
-        self._settle(program)
+        self.ran()
         by_name = dict(zip(self.header.writes, made, strict=True))
         return {name: by_name[name] for name in self.header.outputs}
 
-    def _settle(self, program: WorkerProgram) -> None:
-        """After the second call, moves constants in a thread: a process for one picture does without."""
+    def ran(self) -> None:
+        """Takes note of a call. After the second one constants move, in a thread: a process for one picture does
+        without."""
         self._calls += 1
-        if self._calls > 1 and self._settling.acquire(blocking=False):  # held from now on: once
+        program = self._program
+        if self._calls > 1 and program is not None and self._settling.acquire(blocking=False):  # held from now on: once
             threading.Thread(target=settle, args=(program,), name="brickrt-settle", daemon=True).start()
 
     def cancel(self) -> None:

@@ -18,12 +18,16 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import Plan
 from brickrt.runtime.compiled.compiled_file import OpenedFile, is_compiled
-from brickrt.runtime.compiled.compiled_model import CompiledModel, settle
+from brickrt.runtime.compiled.compiled_model import CompiledModel
 from brickrt.runtime.engines import planner
 from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import NOTHING, Pipeline
 from brickrt.runtime.program_protocol import Counts
+
+UNASKED = "generic"
+"""The instruction set that the device of a compiled file is said to have: LLVM, which could tell the host's, is not
+loaded for a file whose code was checked against the processor's own flags."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +41,7 @@ class CompiledFileProgram:
     """The program of a compiled file. Of its tasks only the number and what they wait for is known."""
 
     def __init__(self, model: CompiledModel) -> None:
-        self._program, self.threads = model.program, model.threads
+        self._model, self._program, self.threads = model, model.program, model.threads
         self.notes: Mapping[str, str] = {}
         self.tasks = _tasks(model)
 
@@ -58,7 +62,9 @@ class CompiledFileProgram:
 
     def run(self, inputs: Any, outputs: Any, events: list[np.ndarray] | None = None) -> Counts:
         """See `Program`."""
-        return self._program.run(inputs, outputs, events)
+        counts = self._program.run(inputs, outputs, events)
+        self._model.ran()
+        return counts
 
     def cancel(self) -> None:
         """See `Program`."""
@@ -75,9 +81,7 @@ class CompiledPipeline(Pipeline):
         self, stage: Stage, types: Mapping[str, TensorType], values: Mapping[str, np.ndarray]
     ) -> Specialized | CompiledStage:
         """The stage, whose program is the file's."""
-        model = CompiledModel(self.path, threads=self.threads)
-        settle(model.program)
-        program = CompiledFileProgram(model)
+        program = CompiledFileProgram(CompiledModel(self.path, threads=self.threads))
         return CompiledStage(Specialized(NOTHING), program.tasks.plan, program, None)
 
 
@@ -102,7 +106,7 @@ def compiled_pipeline(source: CompiledSource, threads: int, asked: Mapping[str, 
     made, and BrickError says so."""
     for name, value in asked.items():
         raise BrickError(f"{source.path}: is compiled, for the CPU: {name} {value!r} cannot be chosen now")
-    return CompiledPipeline(replace(planner(host_device()), name="cpu"), threads=threads, path=source.path)
+    return CompiledPipeline(replace(planner(host_device(UNASKED)), name="cpu"), threads=threads, path=source.path)
 
 
 def _tasks(model: CompiledModel) -> TaskGraph:
@@ -112,4 +116,4 @@ def _tasks(model: CompiledModel) -> TaskGraph:
     types = {name: TensorType(record.shape, np.dtype(record.dtype)) for name, record in ends.items()}
     graph = Graph((), types, {}, header.reads, header.writes)
     count = len(tables.dep_offsets) - 1
-    return TaskGraph(Plan(graph, {}, host_device()), tables.dep_offsets, tables.deps, np.zeros(count, np.int64))
+    return TaskGraph(Plan(graph, {}, host_device(UNASKED)), tables.dep_offsets, tables.deps, np.zeros(count, np.int64))

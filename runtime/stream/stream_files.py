@@ -4,38 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from brickrt.graph.errors import BrickError, InputError
-from brickrt.graph.onnx_import.check_inputs import describe
+from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.files.extras import brings_gpu_arrays, needed
-from brickrt.runtime.files.grey import in_colours
 from brickrt.runtime.files.journal import journal_path, read_journal, require_journal
+from brickrt.runtime.files.model_inputs import AS_THEY_ARE, Pixels, source_of
 from brickrt.runtime.files.scratch import scratch_path
-from brickrt.runtime.files.source import is_zarr, open_source
-from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
+from brickrt.runtime.files.source import is_zarr
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_job import CUT, StreamJob
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, Watch, check_options
-
-IMAGES = (".tif", ".tiff", ".btf", ".tf8")
-
-
-@dataclass(frozen=True)
-class Pixels:
-    """What is done to the values of inputs of floats: (value × scale − mean) / std, in float32, cut off at `bounds`.
-    With `images`, whole numbers of TIFF files become 0 to 1 where no scale is given."""
-
-    scale: float | None = None
-    mean: tuple[float, ...] | None = None
-    std: tuple[float, ...] | None = None
-    bounds: tuple[float, float] | None = None
-    images: bool = False
 
 
 def named(what: str, given: Any, names: list[str]) -> dict[str, Any]:
@@ -58,7 +40,7 @@ def opened_job(
     inputs: Any,
     outputs: Mapping[str, str | Path],
     options: StreamOptions,
-    pixels: Pixels = Pixels(),
+    pixels: Pixels = AS_THEY_ARE,
     watch: Watch | None = None,
 ) -> Iterator[StreamJob]:
     """A job on files, which are closed when this is left. With `options.resume`, the bands are those of the run that
@@ -95,26 +77,3 @@ def _begun(outputs: Mapping[str, str | Path]) -> StreamCut:
         return StreamCut.parse(header[CUT])
     except (KeyError, ValueError):
         raise BrickError(f"{path}: is a journal of another version: leave out --resume to start again") from None
-
-
-def source_of(source: SourceGraph, name: str, what: Any, pixels: Pixels) -> TensorSource:
-    """The file or array as the model's input `name`. Raises InputError where it does not fit."""
-    if isinstance(what, TensorSource):
-        return what
-    info = source.inputs[name]
-    if info.dtype is None or info.shape is None:
-        raise InputError(f"input '{name}' {describe(info)} has an open rank: such a network is not run band by band")
-    file = open_source(what)
-    try:
-        scaled = info.dtype in (np.float32, np.float64)
-        picture = pixels.images and file.name.lower().endswith(IMAGES) and file.dtype.kind in "iu"
-        scale = unit_scale(file.dtype) if pixels.scale is None and picture else pixels.scale
-        shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
-        if pixels.images and file.name.lower().endswith(IMAGES):
-            file = in_colours(file, shape)
-        if not scaled:
-            return as_tensor(file, shape, info.dtype)
-        return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std, bounds=pixels.bounds)
-    except BaseException:
-        file.close()
-        raise

@@ -16,12 +16,13 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.stream.stream_plan import AXIS
 from brickrt.runtime.files.journal import Journal, journal_path, require_journal
 from brickrt.runtime.files.kept_outputs import kept_outputs
+from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled, Program
 from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
-from brickrt.runtime.stream.stream_files import Pixels, named, source_of
+from brickrt.runtime.stream.stream_files import named
 from brickrt.runtime.stream.stream_job import COLUMNS, model_digest
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, Watch, check_options
 from brickrt.runtime.windows.decision import NO_DECISION, Decision

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.cli.commands import run_files, stream
+from brickrt.cli.commands import run_files
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
 from brickrt.cli.inputs.file_lists import InputFiles, input_files
 from brickrt.cli.inputs.gather import check_images, check_request, gather
+from brickrt.cli.inputs.large_files import may_be_large
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.shapes import assuming, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
@@ -56,8 +57,11 @@ def command(request: RunRequest) -> str | Failure:
 
 def _ran(request: RunRequest) -> str | Failure:
     check_result_request(request)
-    if stream.is_asked_for(request) or stream.is_too_large(request):
-        return stream.command(request)
+    if request.stream.given() or any(map(may_be_large, request.inputs.files)):
+        from brickrt.cli.commands import stream  # here: few runs need it, and it takes long to import
+
+        if request.stream.given() or stream.is_too_large(request):
+            return stream.command(request)
     check_request(request.inputs)
     files = request.files()
     if request.output is not None and (is_folder(request.output) or is_zarr(request.output)):

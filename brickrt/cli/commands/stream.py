@@ -8,6 +8,7 @@ from pathlib import Path
 
 from brickrt.cli.commands.cluster import cluster_run
 from brickrt.cli.inputs.file_lists import input_files, named_files
+from brickrt.cli.inputs.large_files import is_of, may_be_large
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
@@ -24,12 +25,12 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.files.journal import journal_path
+from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.sink import WRITABLE
-from brickrt.runtime.files.source import READABLE, is_zarr
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.data_limit import data_limit
-from brickrt.runtime.stream.stream_files import Pixels, opened_job, source_of
+from brickrt.runtime.stream.stream_files import opened_job
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport, Watch
@@ -39,26 +40,13 @@ from brickrt.runtime.windows.window_job import WindowJob, opened_windows
 from brickrt.runtime.windows.window_options import window_options
 from brickrt.runtime.windows.window_report import WindowReport
 
-LARGE = 64 * 2**20  # bytes of an input file from which on it is asked whether a run in core fits
-PACKED = 8  # how much smaller than their values files of other formats than .npy may be
-
-
-def is_asked_for(request: RunRequest) -> bool:
-    """Whether options say that the run goes band by band."""
-    return request.stream.given()
-
-
-def _is_of(name: str, kinds: tuple[str, ...]) -> bool:
-    lower = name.partition("::")[0].lower()
-    return lower.endswith(kinds) or is_zarr(lower)
-
 
 def is_too_large(request: RunRequest) -> bool:
     """Whether an input is large, and inputs, outputs and what is stored between would not fit into the memory that is
     free; False where the run cannot go band by band."""
-    if _refusal(request) or request.output is None or not _is_of(request.output, WRITABLE):
+    if _refusal(request) or request.output is None or not is_of(request.output, WRITABLE):
         return False
-    if not any(map(_may_be_large, request.inputs.files)):
+    if not any(map(may_be_large, request.inputs.files)):
         return False
     try:
         source = decided(load(request.model), request.result)
@@ -73,15 +61,6 @@ def is_too_large(request: RunRequest) -> bool:
     except BrickError:
         return False  # the run in core takes it, or says what is wrong
     return in_core_bytes(plan) > FREE_SHARE * available_bytes()
-
-
-def _may_be_large(text: str) -> bool:
-    """Whether what an option --input names may hold more than `LARGE` bytes, by the size of the file."""
-    path = Path((text if Path(text.partition("::")[0]).exists() else text.partition("=")[2]).partition("::")[0])
-    if not _is_of(str(path), READABLE) or not path.exists():
-        return False
-    size = path.stat().st_size if path.is_file() else sum(p.stat().st_size for p in path.rglob("*") if p.is_file())
-    return size > (LARGE if path.suffix == ".npy" else LARGE // PACKED)
 
 
 def command(request: RunRequest) -> str:

@@ -17,8 +17,8 @@ from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.model_inputs import source_of
 from brickrt.runtime.files.source import BoxSource, is_zarr
-from brickrt.runtime.stream.stream_files import source_of
 
 Arrays = dict[str, np.ndarray]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from brickrt.cli.requests import ImageLayout, ImageRequest, Preset
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.runtime.stream.stream_files import Pixels
+from brickrt.runtime.files.model_inputs import Pixels
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries, plan_table
 from brickrt.cli.outputs.value_summary import value_summary
@@ -65,8 +63,18 @@ def percentiles(run_ms: Sequence[float]) -> dict[str, float]:
     """The times that half, 90 and 99 of 100 runs took at most, the least and the most; and the median, as of old."""
     if not run_ms:
         return {}
-    p50, p90, p99 = (float(p) for p in np.percentile(run_ms, (50, 90, 99)))
+    ordered = sorted(run_ms)
+    p50, p90, p99 = (_at(ordered, share) for share in (0.5, 0.9, 0.99))
     return {"p50": p50, "p90": p90, "p99": p99, "median": p50, "min": min(run_ms), "max": max(run_ms)}
+
+
+def _at(ordered: Sequence[float], share: float) -> float:
+    """The value below which such a share of others lie, between two in proportion, as NumPy has it, which imports much
+    for this."""
+    place = share * (len(ordered) - 1)
+    below = int(place)
+    above = min(below + 1, len(ordered) - 1)
+    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
 def run_text(report: Json, verbose: bool = False) -> str:

@@ -101,24 +101,30 @@ def instruction_set() -> str:
 
 def double_pumped(isa: str) -> bool:
     """Whether the host splits the vector operations of an instruction set in two, as Zen 4 does those of 512 bits."""
+    if isa != "avx512":
+        return False
     from llvmlite import binding
 
-    return isa == "avx512" and binding.get_host_cpu_name() in DOUBLE_PUMPED
+    return binding.get_host_cpu_name() in DOUBLE_PUMPED
 
 
 def multiplies_bytes(isa: str) -> bool:
     """Whether the host has an instruction that adds products of four bytes (VNNI), in vectors of an instruction set."""
+    name = {"avx512": "avx512vnni", "avx2": "avxvnni"}.get(isa)
+    if name is None:
+        return False
     from llvmlite import binding
 
-    name = {"avx512": "avx512vnni", "avx2": "avxvnni"}.get(isa)
-    return name is not None and bool(binding.get_host_cpu_features().get(name))
+    return bool(binding.get_host_cpu_features().get(name))
 
 
 def multiplies_bfloat16(isa: str) -> bool:
     """Whether the host has an instruction that adds products of two bfloat16, in vectors of an instruction set."""
+    if isa != "avx512":
+        return False
     from llvmlite import binding
 
-    return isa == "avx512" and bool(binding.get_host_cpu_features().get("avx512bf16"))
+    return bool(binding.get_host_cpu_features().get("avx512bf16"))
 
 
 def cpu_name() -> str:

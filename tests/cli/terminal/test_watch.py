@@ -89,6 +89,6 @@ def test_files_that_fail_leave_nothing(call, models, tmp_path, monkeypatch):
         out.write("{")
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("brickrt.cli.terminal.watch.write_trace", broken)
+    monkeypatch.setattr("brickrt.dashboard.report.trace.write_trace", broken)
     assert call("run", models / "conv.onnx", "--random", "--trace", tmp_path / "t.json").code == 130
     assert list(tmp_path.iterdir()) == []

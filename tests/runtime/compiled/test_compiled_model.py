@@ -97,6 +97,32 @@ def test_a_process_needs_neither_a_compiler_nor_onnx(file, wanted, tmp_path):
     assert np.array_equal(np.load(tmp_path / "y.npy"), wanted["y"])
 
 
+@pytest.mark.parametrize("how", ["Runtime", "brickrt run"])
+def test_no_planner_is_imported_for_a_file(file, tmp_path, how):
+    """Nor LLVM, nor ONNX's reference, nor what goes band by band or draws: that takes longer than the file does."""
+    np.save(tmp_path / "x.npy", sample())
+    runs = {
+        "Runtime": f"brickrt.Runtime({str(file)!r}).execute({{'x': np.load('x.npy')}})\n",
+        "brickrt run": f"main(['run', {str(file)!r}, '--input', 'x.npy'])\n",
+    }
+    code = (
+        "import sys; sys.path[:] = " + repr(sys.path) + "\n"
+        "import brickrt, numpy as np\n"
+        + ("from brickrt.cli.entry import main\n" if how == "brickrt run" else "")
+        + runs[how]
+        + "print(*sys.modules, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    loaded = set(done.stderr.split())
+    assert done.returncode == 0 and "brickrt.runtime.session.runtime" in loaded, done.stderr
+    heavy = {
+        *("llvmlite", "onnx.reference", "brickrt.graph.specialize.specialize", "brickrt.graph.builders"),
+        *("brickrt.plan.cost.cost_model", "brickrt.plan.merging", "brickrt.runtime.lowering.lower"),
+        *("brickrt.runtime.stream", "brickrt.runtime.cpu.program", "brickrt.dashboard.live.dashboard"),
+    }
+    assert loaded & heavy == set()
+
+
 def test_runtimes_and_sessions_take_a_file(file, wanted, tmp_path):
     with Runtime(file, threads=2) as runtime:
         for _ in range(2):

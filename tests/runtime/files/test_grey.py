@@ -9,9 +9,9 @@ import tifffile
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.files.grey import GreyAsColours, in_colours
+from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import as_file, as_tensor
-from brickrt.runtime.stream.stream_files import Pixels, source_of
 from tests.runtime.files.helpers import check_reads, values
 from tests.support.graphs.onnx_models import model, node, tensor
 

@@ -1,0 +1,55 @@
+"""Files and arrays as inputs of a model, and what is done to their values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from brickrt.graph.errors import InputError
+from brickrt.graph.onnx_import.check_inputs import describe
+from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.files.grey import in_colours
+from brickrt.runtime.files.source import open_source
+from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
+
+IMAGES = (".tif", ".tiff", ".btf", ".tf8")
+
+
+@dataclass(frozen=True)
+class Pixels:
+    """What is done to the values of inputs of floats: (value × scale − mean) / std, in float32, cut off at `bounds`.
+    With `images`, whole numbers of TIFF files become 0 to 1 where no scale is given."""
+
+    scale: float | None = None
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    bounds: tuple[float, float] | None = None
+    images: bool = False
+
+
+AS_THEY_ARE = Pixels()
+
+
+def source_of(source: SourceGraph, name: str, what: Any, pixels: Pixels) -> TensorSource:
+    """The file or array as the model's input `name`. Raises InputError where it does not fit."""
+    if isinstance(what, TensorSource):
+        return what
+    info = source.inputs[name]
+    if info.dtype is None or info.shape is None:
+        raise InputError(f"input '{name}' {describe(info)} has an open rank: such a network is not run band by band")
+    file = open_source(what)
+    try:
+        scaled = info.dtype in (np.float32, np.float64)
+        picture = pixels.images and file.name.lower().endswith(IMAGES) and file.dtype.kind in "iu"
+        scale = unit_scale(file.dtype) if pixels.scale is None and picture else pixels.scale
+        shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
+        if pixels.images and file.name.lower().endswith(IMAGES):
+            file = in_colours(file, shape)
+        if not scaled:
+            return as_tensor(file, shape, info.dtype)
+        return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std, bounds=pixels.bounds)
+    except BaseException:
+        file.close()
+        raise
