@@ -45,6 +45,6 @@ STRASSEN_LEAST = 8.0  # microseconds of one core that the scheme must save: less
 SUM = {1: 12.0, 2: 22.0}  # bytes through L2 for the sums of one element; twice so many where they fill L2
 OUTPUT = {1: 14.0, 2: 32.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 PREFETCHED_HIDDEN = 0.12  # as HIDDEN, for weights that are fetched far ahead
-SPILT_FACTORS = 0.6  # as HIDDEN, for first factors that L2 does not hold
+SPILT_FACTORS = 0.3  # as HIDDEN, for first factors that L2 does not hold
 KEPT = 0.25  # share of the shared cache in which a layer finds its input, and leaves its output
 MOST_MEMORY = 0.25  # share of the memory that all constants may grow to
