@@ -38,7 +38,7 @@ def _drop(rewriter: Rewriter, node: Node, op: Conv) -> None:
         return  # by the definition padding times infinity is NaN
     inside = tuple(slice(*pair) for pair in taps)
     made = DERIVED.get(
-        ("live taps", *taps), [weights], lambda: np.ascontiguousarray(weights[(slice(None), slice(None), *inside)])
+        ("live taps", *taps), (weights,), lambda: np.ascontiguousarray(weights[(slice(None), slice(None), *inside)])
     )
     name = rewriter.constant(made, f"{node.inputs[1]}:live")
     rewriter.put(replace(node, op=_without(op, taps), inputs=(node.inputs[0], name, *node.inputs[2:])))
