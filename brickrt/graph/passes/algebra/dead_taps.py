@@ -30,7 +30,7 @@ def drop_dead_taps(graph: Graph) -> Graph:
 
 def _drop(rewriter: Rewriter, node: Node, op: Conv) -> None:
     x, out = (rewriter.types[name].shape for name in (node.inputs[0], node.output))
-    taps = [live_taps(op, axis, x[2 + axis], out[2 + axis]) for axis in range(len(op.kernel))]
+    taps = [_kept_taps(op, axis, x[2 + axis], out[2 + axis]) for axis in range(len(op.kernel))]
     if taps == [(0, count) for count in op.kernel]:
         return
     weights = rewriter.constants[node.inputs[1]]
@@ -44,7 +44,7 @@ def _drop(rewriter: Rewriter, node: Node, op: Conv) -> None:
     rewriter.put(replace(node, op=_without(op, taps), inputs=(node.inputs[0], name, *node.inputs[2:])))
 
 
-def live_taps(op: Conv, axis: int, extent: int, outputs: int) -> Taps:
+def _kept_taps(op: Conv, axis: int, extent: int, outputs: int) -> Taps:
     """The taps along an axis between the first and the last that fall on one of `extent` elements for one of `outputs`
     outputs. At least one, and those without which padding would be negative."""
     count, stride, dilation = op.kernel[axis], op.strides[axis], op.dilations[axis]
