@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from brickrt.graph.ir import Graph
 from brickrt.graph.passes.algebra.channels_first import channels_first
+from brickrt.graph.passes.algebra.dead_taps import drop_dead_taps
 from brickrt.graph.passes.algebra.group_norms import unview_norms
 from brickrt.graph.passes.algebra.pointwise_products import move_products
 from brickrt.graph.passes.fold import fold
@@ -17,6 +18,7 @@ from brickrt.graph.rewriter import prune
 PASSES = (
     prune,
     fold,
+    drop_dead_taps,  # once pads are those of convolutions
     unview_norms,  # before channels move, so that norms of groups are those of images
     channels_first,
     move_products,

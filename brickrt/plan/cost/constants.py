@@ -3,7 +3,7 @@
 # Work that overlaps, and cores that wait.
 HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
 UNEVEN_BRICKS = 0.06  # share of a brick's time that cores wait for the last brick, though all are equal
-UNEVEN_WINOGRAD = 0.25  # the same of a task of a Winograd layer
+UNEVEN_WINOGRAD = 0.1  # the same of a task of a Winograd layer
 UNEVEN_STRASSEN = 0.02  # the same of a task of a product by Strassen's scheme
 UNEVEN_LAYER = 1.04  # a layer gets smaller tasks if it would take so many times longer than on evenly busy cores
 SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it
@@ -34,7 +34,7 @@ RAW_WEIGHT = 3.5  # multiply-adds that a transformed value of these takes as lon
 TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
 STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
-STRIDED_HELD = 1.5  # of L2: what all residues of a group of tiles may take
+STRIDED_HELD = 1.25  # of L2: what all residues of a group of tiles may take
 WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
 
 # Products by Strassen's scheme.
@@ -46,6 +46,6 @@ STRASSEN_LEAST = 8.0  # microseconds of one core that the scheme must save: less
 SUM = {1: 12.0, 2: 22.0}  # bytes through L2 for the sums of one element; twice so many where they fill L2
 OUTPUT = {1: 14.0, 2: 32.0}  # the same per element of the output and chunk of K: what is kept, restored and added
 PREFETCHED_HIDDEN = 0.12  # as HIDDEN, for weights that are fetched far ahead
-SPILT_FACTORS = 0.6  # as HIDDEN, for first factors that L2 does not hold
+SPILT_FACTORS = 0.3  # as HIDDEN, for first factors that L2 does not hold
 KEPT = 0.25  # share of the shared cache in which a layer finds its input, and leaves its output
 MOST_MEMORY = 0.25  # share of the memory that all constants may grow to

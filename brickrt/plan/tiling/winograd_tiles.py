@@ -41,7 +41,7 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
         us = winograd_us(axes, x[1], brick, device, share)
         return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1)), tasks
 
-    bricks = product(*_edges(axes, out, device, most))
+    bricks = product(*_edges(axes, out, device, 2 * most - 1))
     return min((brick for brick in bricks if math.prod(pieces_of(brick)) < 2 * most), key=modelled)
 
 
