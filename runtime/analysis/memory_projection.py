@@ -11,11 +11,6 @@ from brickrt.graph.host.static_values import definition_bytes
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.room import available_bytes, require_bytes, require_modest
 from brickrt.ops.types import is_floating
-<<<<<<< HEAD
-from brickrt.plan.cost.conv_algorithms import weight_growth
-from brickrt.plan.cost.strassen import keeps_weights
-=======
->>>>>>> user
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
@@ -53,7 +48,8 @@ def _transformed(tasks: TaskGraph) -> int:
     plan = tasks.plan
     if not plan.algorithms:
         return 0
-    from brickrt.plan.cost.conv_algorithms import keeps_weights, weight_growth  # here: see `make_plan`
+    from brickrt.plan.cost.conv_algorithms import weight_growth  # here: see `make_plan`
+    from brickrt.plan.cost.strassen import keeps_weights
 
     nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items() if not keeps_weights(name)}
     weights = ((node, name, FLOAT_BYTES * plan.graph.types[node.inputs[1]].size) for node, name in nodes.values())
