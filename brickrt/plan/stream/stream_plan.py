@@ -27,10 +27,9 @@ from brickrt.plan.stream.band_storage import (
     stored_bytes,
     stored_shape,
 )
-from brickrt.plan.stream.equal_bands import equal_bands
-from brickrt.plan.stream.repeated_rows import rows_repeat, share_of_new_bands
-from brickrt.plan.stream.rolled_rows import joins_rows, reads_far
+from brickrt.plan.stream.equal_bands import equal_bands, rows_repeat, share_of_new_bands
 from brickrt.plan.stream.row_axes import find_row_axes
+from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.strip_parts import Standing, strip_parts
 from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
@@ -291,7 +290,7 @@ class StreamPlanner:
 
     @cached_property
     def _new_bands(self) -> tuple[float, ...]:
-        """Of each pass the share of its bands that are like none before, by a sample of tall ones."""
+        """The share of bands that are like none before, of each pass, by a sample of tall ones."""
         passes = range(self.network.swept.passes)
         if rows_repeat(self.plan.graph, self.network.swept.axes) and not self.uneven:
             return (0.0,) * len(passes)
