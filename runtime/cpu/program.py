@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -68,6 +68,35 @@ def compile_parts(
     scratch = max(table.tasks.scratch_bytes + table.workspace for table in tables)
     need = Need(max(tasks.arena_bytes for tasks in task_graphs), scratch, threads)
     return ProgramParts(isa, threads, tables, constants, addresses, memory, need, libraries)
+
+
+def compile_programs(
+    task_graphs: Iterable[TaskGraph],
+    isa: Isa,
+    threads: int,
+    values: ConstantValues,
+    progress: KernelProgress | None = None,
+) -> list[WorkerProgram]:
+    """Programs of task graphs of one plan, which are taken one by one and not held: thousands of them may be alike but
+    for a few numbers, and of each stays what workers read."""
+    memory, tables, needs = EngineMemory(), list[WorkerTables](), list[Need]()
+    with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
+        shared = SharedTables(loader.want, packers, values, memory.packed)
+        with uncollected():
+            for tasks in task_graphs:
+                table = ArgumentTable(tasks, isa, shared)
+                table.add_all()
+                tables.append(worker_tables(table))
+                needs.append(Need(tasks.arena_bytes, tasks.scratch_bytes + table.workspace, threads))
+        libraries, addresses = loader.load(progress) if shared.kernels else ([], [])
+        constants = [packed.result() for packed in shared.constants.values()]
+    need = Need(max(one.arena for one in needs), max(one.scratch for one in needs), threads)
+    code = WorkerCode(addresses, worker_address(isa), thread_pool(compiled_mailbox), libraries)
+    working = memory.working()
+    found = [WorkerProgram(one, ProgramMemory(constants, need, working), code) for one in tables]
+    working.reserve(need)
+    give_back_freed()
+    return found
 
 
 class CpuProgram(WorkerProgram):

@@ -11,7 +11,8 @@ from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.stream.stream_memory import persistent_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cpu.memory import HugePagePool
-from brickrt.runtime.cpu.program import CpuProgram, compile_parts
+from brickrt.runtime.cpu.program import compile_programs
+from brickrt.runtime.cpu.worker_program import WorkerProgram
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.lowering.owned_constants import KeptConstants
@@ -34,7 +35,7 @@ def _views(plan: StreamPlan) -> dict[str, str]:
 class StreamProgram:
     """Programs of all distinct bands of a plan, with one memory."""
 
-    _running: CpuProgram | None
+    _running: WorkerProgram | None
 
     def __init__(
         self,
@@ -51,30 +52,29 @@ class StreamProgram:
         self.work = everything if work is None else list(work)
         rolls, views = plan.swept.axes.rolls, _views(plan)
         slices = {name: part for name, part in find_inplace_slices(plan.plan).items() if name not in rolls}
-        bands = self._distinct()
-        tasks = [lower_band(band, slices, views) for band in bands.values()]
-        self.programs: dict[Key, CpuProgram] = {}
-        if tasks:  # a run that was ended after its last band has none left
-            parts = compile_parts(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
-            self.programs = {key: CpuProgram(parts, table) for key, table in zip(bands, parts.tables, strict=True)}
+        keys = self._distinct()
+        self.programs: dict[Key, WorkerProgram] = {}
+        if keys:  # a run that was ended after its last band has none left
+            tasks = (lower_band(self._band_plan(key), slices, views) for key in keys)
+            found = compile_programs(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
+            self.programs = dict(zip(keys, found, strict=True))
         self.memory = HugePagePool().empty(persistent_bytes(plan))
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
         self.memory[:] = 0  # resident from now on: nothing is found missing in the middle of a run
         self._cancelled, self._running = False, None
 
-    def _distinct(self) -> dict[Key, BandPlan]:
-        """The plans of all bands that differ, and of what runs between sweeps."""
-        found: dict[Key, BandPlan] = {}
-        for one in self.work:
-            for band in range(one.bands.first, one.bands.end):
-                key = self._key(one, band)
-                if key not in found:
-                    found[key] = self.plan.band_plan(*key)
-        for number in range(len(self.plan.sweeps) + 1):
-            resident = self.plan.resident_plan(number)
-            if resident is not None:
-                found[number, BETWEEN, frozenset()] = resident
-        return found
+    def _distinct(self) -> list[Key]:
+        """All bands that differ, and what runs between sweeps."""
+        bands = ((one, band) for one in self.work for band in range(one.bands.first, one.bands.end))
+        found = dict.fromkeys(self._key(one, band) for one, band in bands)
+        between = (number for number in range(len(self.plan.sweeps) + 1) if self.plan.resident_plan(number))
+        return [*found, *((number, BETWEEN, frozenset[int]()) for number in between)]
+
+    def _band_plan(self, key: Key) -> BandPlan:
+        """The plan of a band, or of what runs before a sweep."""
+        sweep, band, skipped = key
+        resident = self.plan.resident_plan(sweep) if band == BETWEEN else None
+        return resident or self.plan.band_plan(sweep, band, skipped)
 
     def _key(self, one: SweepWork, band: int) -> Key:
         skipped = self.plan.skipped(one.sweep, one.bands, band) if one.bands.starts else frozenset[int]()

@@ -22,7 +22,7 @@ from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
-from brickrt.plan.stream.rolled_rows import NO_ROLLS, Rolls, find_rolls
+from brickrt.plan.stream.rows.rolled_rows import NO_ROLLS, Rolls, find_rolls
 
 CHANNELS = 1  # their axis
 MANY_ROWS = 32  # of a tensor with fewer, all rows are simply kept

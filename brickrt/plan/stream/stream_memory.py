@@ -14,14 +14,15 @@ from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import BandPlan
+from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.band_storage import RING_ALIGNMENT, persistent_offsets, stored_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
+TYPICAL = 4  # bands that are looked at, where not every band computes some of each tensor
 ALIKE = 8  # rows: at multiples of so many, operators that skip or double rows are alike
-UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
 # By which a process grows while files are opened (packages imported for them), kernels compiled and loaded, helpers and
 # threads started: about 60 MiB where kernels are in the cache (NOTES.md).
 COMPILING = 192 * 2**20
@@ -101,15 +102,25 @@ def project_stream(
 
 
 def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: Known) -> SweepBytes:
-    """What a sweep takes, by a band in the middle."""
+    """What a sweep takes, by bands in which all that it computes is computed."""
     one = plan.sweeps[number]
-    usual = plan.band_plan(number, one.schedule.bands // 2)
-    distinct = (one.schedule.ahead + UNLIKE) * one.times
+    usual = [plan.band_plan(number, band) for band in _typical(one.schedule)]
+    steps = max(sum(_steps(band, unit) for unit in band.plan.subgraphs) for band in usual)
     return SweepBytes(
-        arena=arena_bytes(usual, plan.plan, slices),
-        scratch=max((_scratch(usual, unit, slices, known) for unit in usual.plan.subgraphs), default=0),
-        tables=distinct * RECORD_BYTES * sum(_steps(usual, unit) for unit in usual.plan.subgraphs),
+        arena=max(arena_bytes(band, plan.plan, slices) for band in usual),
+        scratch=max((_scratch(band, unit, slices, known) for band in usual for unit in band.plan.subgraphs), default=0),
+        tables=one.distinct * one.times * RECORD_BYTES * steps,
     )
+
+
+def _typical(schedule: BandSchedule) -> list[int]:
+    """The band in the middle, or where others compute tensors that it does not, those that compute most, a few."""
+    middle, active = schedule.bands // 2, np.stack([rows.hi > rows.lo for rows in schedule.rows.values()], axis=1)
+    if not (active.any(axis=0) & ~active[middle]).any():
+        return [middle]
+    sets, first = np.unique(active, axis=0, return_index=True)
+    most = np.argsort(-sets.sum(axis=1), kind="stable")[:TYPICAL]
+    return [int(band) for band in first[most]]
 
 
 def arena_bytes(band: BandPlan, plan: Plan, slices: Collection[str]) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -26,9 +27,9 @@ from brickrt.plan.stream.band_storage import (
     stored_bytes,
     stored_shape,
 )
-from brickrt.plan.stream.equal_bands import equal_bands
-from brickrt.plan.stream.rolled_rows import joins_rows, reads_far
+from brickrt.plan.stream.equal_bands import equal_bands, rows_repeat, share_of_new_bands
 from brickrt.plan.stream.row_axes import find_row_axes
+from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.strip_parts import Standing, strip_parts
 from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
@@ -38,6 +39,7 @@ from brickrt.plan.subgraph import Subgraph
 
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
 SAMPLED_ROWS = 256
+UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
 PROBED = (8, 8)  # strips that are compared: do all hold as many columns?
 AXIS = 2  # rows of images, planes of volumes
 
@@ -46,7 +48,7 @@ AXIS = 2  # rows of images, planes of volumes
 class Sweep:
     """One way down the network's rows: all of a pass, or a strip of its last one. `before` are the units that run on
     whole tensors before it. `times` counts the strips that it stands for, and `share` is the part of its bands that was
-    planned."""
+    planned; `new` is the share of its bands that are like none before, where not all of them are known."""
 
     number: int  # of the pass
     schedule: BandSchedule
@@ -54,6 +56,15 @@ class Sweep:
     before: tuple[Subgraph, ...]
     times: int = 1
     share: float = 1.0
+    new: float | None = None
+
+    @property
+    def distinct(self) -> int:
+        """Bands that do what no other does, about: each of them has tables."""
+        ahead = self.schedule.ahead
+        if self.new is None:
+            return max(ahead + UNLIKE, int(np.count_nonzero(self.like == np.arange(self.schedule.bands))))
+        return ahead + max(UNLIKE, math.ceil(self.new * (self.all_bands - ahead)))
 
     @property
     def all_bands(self) -> int:
@@ -242,7 +253,7 @@ class StreamPlanner:
         extents = common_extents([schedule for schedule, _ in schedules])
         before = _resident_units(graph, self.network.units, swept, number)
         return [
-            self._sweep(number, schedule, extents, saved, () if k else before, times)
+            self._sweep(number, schedule, extents, saved, sample, () if k else before, times)
             for k, (schedule, times) in enumerate(schedules)
         ]
 
@@ -277,6 +288,16 @@ class StreamPlanner:
         )
         return "ends" if any(wider) else "middle"
 
+    @cached_property
+    def _new_bands(self) -> tuple[float, ...]:
+        """The share of bands that are like none before, of each pass, by a sample of tall ones."""
+        passes = range(self.network.swept.passes)
+        if rows_repeat(self.plan.graph, self.network.swept.axes) and not self.uneven:
+            return (0.0,) * len(passes)
+        rows = min(max(1, self.tall // SAMPLED_BANDS), SAMPLED_ROWS)
+        samples = (schedule_pass(self.network, number, rows, most=SAMPLED_BANDS) for number in passes)
+        return tuple(map(share_of_new_bands, samples))
+
     def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
         key = number, rows, sample, saved
@@ -284,7 +305,7 @@ class StreamPlanner:
             other = next((self._known[k].schedule for k in self._known if k[:3] == key[:3]), None)
             schedule = other or schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
             before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
-            self._known[key] = self._sweep(number, schedule, common_extents([schedule]), saved, before)
+            self._known[key] = self._sweep(number, schedule, common_extents([schedule]), saved, sample, before)
         return self._known[key]
 
     def _sweep(
@@ -293,12 +314,13 @@ class StreamPlanner:
         schedule: BandSchedule,
         extents: dict[str, Shape],
         saved: float,
+        sample: bool,
         before: tuple[Subgraph, ...],
         times: int = 1,
     ) -> Sweep:
         storage = store_pass(self.plan, schedule, self.always, extents, saved)
         share = (schedule.bands - schedule.ahead) / max(1, -(-self.network.tall // schedule.height))
-        return Sweep(number, schedule, storage, before, times, share)
+        return Sweep(number, schedule, storage, before, times, share, self._new_bands[number] if sample else None)
 
 
 def _maker(graph: Graph, name: str) -> Op | None:

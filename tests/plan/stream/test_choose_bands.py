@@ -100,3 +100,40 @@ def test_bands_that_hold_least_are_found_where_tables_are_large(monkeypatch: pyt
     slices = find_inplace_slices(network.plan)
     totals = [project_stream(one, slices, 2, RUNTIME, SAMPLING).total for one in plans]
     assert least.memory.total <= min(totals) < totals[0] and least.plan.rows > 1
+
+
+def odd_network(name: str) -> StreamPlanner:
+    """x [1, 4, 2048, 1024] → Conv 3×3 → what a few bands, or one strip, do not stand for → y."""
+    given = {"w": np.ones((4, 4, 3, 3), np.float32)}
+    match name:
+        case "few rows":  # of which each has 512 of the image
+            given |= {"grid": np.array([1, 4, 4, 512, 1024]), "image": np.array([1, 4, 2048, 1024])}
+            turned = [node("Reshape", "a grid", "g"), node("Transpose", "g", "t", perm=[0, 1, 3, 2, 4])]
+            back = [node("Softmax", "t", "s", axis=3), node("Transpose", "s", "u", perm=[0, 1, 3, 2, 4])]
+            rest = [*turned, *back, node("Reshape", "u image", "y")]
+        case "mirrored":  # a strip at the left reads the right, too
+            given |= {k: np.array([v]) for k, v in {"last": -1, "first": -(2**31), "across": 3, "back": -1}.items()}
+            rest = [node("Slice", "a last first across back", "m"), node("Add", "a m", "y")]
+        case _:  # resized by a factor of which no two rows are alike
+            given |= {"s": np.array([1, 4, 2048, 1024])}
+            half = node("MaxPool", "a", "p", kernel_shape=[2, 2], strides=[2, 2])
+            rest = [half, node("Resize", "p _ _ s", "y", mode="linear", coordinate_transformation_mode="align_corners")]
+    layers = [node("Conv", "x w", "a", pads=[1] * 4), *rest]
+    return planner_of(plan_of(model(layers, [tensor("x", [1, 4, 2048, 1024])], **given)))
+
+
+@pytest.mark.parametrize("name", ["few rows", "mirrored", "aligned"])
+def test_samples_take_what_all_bands_and_strips_take(name: str):
+    network = odd_network(name)
+    slices = find_inplace_slices(network.plan)
+    for rows, strips in ((4, (4,)), (32, (1,)), (64, (3,))):
+        some, every = (
+            project_stream(network.stream_plan(rows, strips, sample), slices, 2, RUNTIME) for sample in (True, False)
+        )
+        assert some.total <= every.total + SAMPLING and every.total <= some.total + SAMPLING
+    with pytest.raises(TooLittleMemory) as refused:
+        chosen(network, 1)
+    least = -(-refused.value.least.memory.total // MIB)
+    assert chosen(network, least).memory.total <= least * MIB
+    with pytest.raises(TooLittleMemory):
+        chosen(network, least - SAMPLING // MIB - 2)

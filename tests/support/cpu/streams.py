@@ -13,7 +13,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
 from brickrt.runtime.cpu.compile.host_isa import host_isa
-from brickrt.runtime.cpu.program import CpuProgram
+from brickrt.runtime.cpu.worker_program import WorkerProgram
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
@@ -79,7 +79,7 @@ class ArraySpill:
 class _Forgetful:
     """A program whose arena and scratch hold NaN when it starts."""
 
-    def __init__(self, program: CpuProgram) -> None:
+    def __init__(self, program: WorkerProgram) -> None:
         self.program = program
 
     def run(self, inputs: list[np.ndarray], outputs: list[np.ndarray]) -> object:
