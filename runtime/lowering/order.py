@@ -8,17 +8,10 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from brickrt.ops.cpu.isa import Isa
-
-if TYPE_CHECKING:
-    from brickrt.ops.cpu.compile import LoadedObjects
-
-_NO_VECTORS = Isa(1, 16)
-_KEPT: list[LoadedObjects] = []  # the owner of the compiled walk's code
+from brickrt.ops.cpu.fixed_function import fixed_function
 
 # Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
 # height of the stack, whose top is the task met a second time.
@@ -165,12 +158,5 @@ def walk_in_python(offsets: np.ndarray, deps: np.ndarray, demand: np.ndarray) ->
 @cache
 def _compiled_walk() -> Callable[..., int] | None:
     """The compiled walk; None where LLVM is not installed."""
-    try:
-        from brickrt.ops.cpu.compile import LoadedObjects, to_object
-    except ModuleNotFoundError:
-        return None
-    library = LoadedObjects(_NO_VECTORS)
-    library.add(to_object(_WALK, _NO_VECTORS))
-    _KEPT.append(library)
     p, i64 = ctypes.c_void_p, ctypes.c_int64
-    return library.function("walk", p, p, p, i64, p, p, p, p, ret=i64)
+    return fixed_function(_WALK, "walk", p, p, p, i64, p, p, p, p, ret=i64)

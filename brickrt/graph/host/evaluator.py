@@ -16,9 +16,9 @@ from onnx.reference.op_run import OpRun
 
 from brickrt.graph.allowance import held_inside
 from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
-from brickrt.graph.host import indexing, pooling, recurrent, sampling
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
+from brickrt.graph.host.operators import indexing, pooling, recurrent, sampling
 from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.ops.types import TensorType
 

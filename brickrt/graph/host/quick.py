@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.placed_elements import gathered_elements, scattered_elements
+from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements
 
 SMALL = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph.host.placed_elements import elements_along, gathered_elements, scattered
+from brickrt.graph.host.operators.placed_elements import elements_along, gathered_elements, scattered
+from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 
 class GatherElements(OpRun):
@@ -73,13 +74,14 @@ class NonMaxSuppression(OpRun):
     def _run(self, boxes, scores, most=None, overlap=None, least=None, center_point_box=0, **_: Any):
         limit, threshold = (0 if v is None else v.reshape(-1)[0] for v in (most, overlap))
         floor = None if least is None or not least.size else least.reshape(-1)[0]
-        found = []
+        found = list[np.ndarray]()
         for batch, (corners, classes) in enumerate(zip(_corners(boxes, center_point_box), scores, strict=True)):
             for number, score in enumerate(classes):
                 order = np.argsort(-score, kind="stable")
-                kept = _suppress(corners, order[score[order] > floor] if floor is not None else order, limit, threshold)
-                found += [(batch, number, box) for box in kept]
-        return (np.array(found, np.int64).reshape(-1, 3),)
+                order = order[score[order] > floor] if floor is not None else order
+                kept = order[suppressed(corners[order], limit, threshold)]
+                found.append(np.column_stack((np.full((len(kept), 2), (batch, number)), kept)))
+        return (np.concatenate([np.empty((0, 3), np.int64), *found]),)
 
 
 def _along(axis: int, rank: int) -> list[int]:
@@ -93,16 +95,3 @@ def _corners(boxes: np.ndarray, centered: int) -> np.ndarray:
     if centered:
         return np.concatenate([first - second / 2, first + second / 2], -1)
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
-
-
-def _suppress(boxes: np.ndarray, order: np.ndarray, limit: int, threshold: float) -> list[int]:
-    """At most `limit` of the boxes in this order."""
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
-    kept: list[int] = []
-    while len(order) and len(kept) < limit:
-        best, order = order[0], order[1:]
-        kept.append(int(best))
-        sides = np.minimum(boxes[order, 2:], boxes[best, 2:]) - np.maximum(boxes[order, :2], boxes[best, :2])
-        common = np.prod(np.maximum(sides, 0), axis=1)
-        order = order[~(common > threshold * (areas[order] + areas[best] - common))]
-    return kept

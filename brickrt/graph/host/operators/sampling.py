@@ -14,6 +14,7 @@ Taps = tuple[np.ndarray, np.ndarray]
 
 LINEAR, CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")  # their names since opset 20, and before
 SHARPNESS = -0.75  # of cubic interpolation
+AT_ONCE = 1 << 18  # elements that stay in a cache
 HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
 
 
@@ -24,12 +25,17 @@ class GridSample(OpRun):
 
     def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
         out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-        for image, points, result in zip(x, grid.reshape(len(grid), -1, grid.shape[-1]), out, strict=True):
+        many = max(
+            1, AT_ONCE * len(x) // max(1, x.size, out.size)
+        )  # images, of which small ones are called for together
+        for first in range(0, len(x), many):
+            some = slice(first, first + many)
             axes = []
-            for extent, at in zip(x.shape[2:], points.T[::-1], strict=True):
+            for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
                 pixel = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
                 axes.append(_taps(pixel, extent, mode, padding_mode, 0.0 if align_corners else 0.5))
-            result[...] = _between(image, axes).T.reshape(result.shape)
+            points = _between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
+            out[some] = np.moveaxis(points, 1, 2).reshape(out[some].shape)
         return (out,)
 
 
@@ -123,12 +129,16 @@ def _cubic(distance: np.ndarray) -> np.ndarray:
     return np.where(d <= 1, near, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
 
 
-def _between(image: np.ndarray, axes: Sequence[Taps]) -> np.ndarray:
-    """An image [channels, …] at points whose taps along each axis are given, [points, channels]."""
-    pixels = np.ascontiguousarray(image.reshape(len(image), -1).T)
-    total = np.zeros((len(axes[0][0]), len(image)), np.result_type(image.dtype, np.float32))
+def _between(images: np.ndarray, axes: Sequence[Taps]) -> np.ndarray:
+    """Images [count, channels, …] at points whose taps along each axis are given, as many for each image:
+    [count · points, channels]."""
+    count, channels = images.shape[:2]
+    pixels = np.moveaxis(images.reshape(count, channels, -1), 1, 2).reshape(-1, channels)
+    number = np.repeat(np.arange(count), len(axes[0][0]) // max(1, count))
+    total = np.zeros((len(number), channels), np.result_type(images.dtype, np.float32))
     for choice in product(*(range(indices.shape[1]) for indices, _ in axes)):
-        at = np.ravel_multi_index([i[:, k] for (i, _), k in zip(axes, choice, strict=True)], image.shape[1:])
+        taps = [i[:, k] for (i, _), k in zip(axes, choice, strict=True)]
+        at = np.ravel_multi_index([number, *taps], (count, *images.shape[2:]))
         weight = np.prod([w[:, k] for (_, w), k in zip(axes, choice, strict=True)], axis=0)
         total += pixels[at] * weight[:, None].astype(total.dtype)
     return total
@@ -152,7 +162,7 @@ def _moved(image: np.ndarray, start: Sequence[np.ndarray], offsets: np.ndarray) 
     """An image at window positions plus offsets [dimension, kernel…, space…]: [taps · outputs, channels]."""
     positions = [(at + offset).reshape(-1) for at, offset in zip(start, offsets, strict=True)]
     axes = [_taps(at, extent, "linear", "zeros", 0.0) for at, extent in zip(positions, image.shape[1:], strict=True)]
-    return _between(image, axes)
+    return _between(image[None], axes)
 
 
 def _region_taps(start: float, size: float, bins: int, samples: int, extent: int) -> Taps:
