@@ -76,9 +76,9 @@ def test_tiles_cover_every_row_with_all_its_taps(kind, most):
         assert width in rows_like(w, runs, table, edges, most)
 
 
-@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 29), ("even", 29)])
+@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 36), ("even", 36)])
 def test_one_code_is_good_for_all_short_rows(kind, first):
-    """T = 14: from more than the tiles at the ends, to 14·13."""
+    """T = 14: from the end tiles and half a tile between them, to 14·13."""
     w, table = replace(WINDOWS[kind], extent=100), SizeTable()
     width, *edges = w.shape_class(0, output_extent(w))
     runs = RowTiles(14, 2, False).runs(w, (table.number(width), *edges))
@@ -87,8 +87,8 @@ def test_one_code_is_good_for_all_short_rows(kind, first):
 
 @pytest.mark.parametrize("kind", ["edges", "even", "wide", "dilated"])
 @pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize(("width", "lengths"), [(5, range(2, 15)), (20, range(15, 29))])
-def test_one_code_is_good_for_all_rows_of_one_tile_and_one_for_those_of_two(kind, twice, width, lengths):
+@pytest.mark.parametrize(("width", "lengths"), [(5, range(2, 15)), (20, range(15, 36)), (33, range(15, 36))])
+def test_one_code_is_good_for_all_rows_of_one_tile_and_one_for_those_of_three(kind, twice, width, lengths):
     """T = 14, where pixels lack taps at both ends; none is in two tiles."""
     w = next(w for w in (replace(WINDOWS[kind], extent=n) for n in range(1, 99)) if output_extent(w) == width)
     table = SizeTable()
