@@ -9,8 +9,8 @@
 
 Tiles of four lengths do, of which the last may cover again what others have: its pixels get the same values. How many
 there are of each is a size (`sizes.py`), so that one code is good for all such widths. Rows of one tile, and those of
-two or three that lack taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and 0 for
-others.
+two or three that lack taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and
+0 for others.
 """
 
 from __future__ import annotations
