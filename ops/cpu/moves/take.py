@@ -179,8 +179,11 @@ def axis_maps(op: Op, out: Operand) -> list[AxisMap]:
 
 
 def _axis_map(table: Sequence[int] | None, extent: int) -> AxisMap:
-    whole = affine(table, extent)
-    pieces = (whole,) if whole else affine_pieces(table or (), MOST_PIECES)
+    if whole := affine(table, extent):
+        return (whole,)
+    pieces = affine_pieces(table or (), MOST_PIECES) or ()
+    if not any(piece.step for piece in pieces):
+        pieces = ()  # each element repeated, of few: looked up, as of many
     return pieces or LookedUp(min(table or (), default=0) < 0)
 
 

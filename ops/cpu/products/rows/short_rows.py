@@ -3,23 +3,24 @@
     width 25, T = 14    |------13------|---8---|-4-|
     width 37            |------13------|---8---|---8---|-----8|    the last one begins where it ends with the row
     40, with both edges |---edge-14----|---8---|-4-|---edge-14----|
+    29, with both edges |---edge-10---|---10---|---edge-9---|
     25, with both edges |---edge-13---|---edge-12---|
     9, with both edges  |-both-edges-9-|
 
 Tiles of four lengths do, of which the last may cover again what others have: its pixels get the same values. How many
 there are of each is a size (`sizes.py`), so that one code is good for all such widths. Rows of one tile, and those of
-two that lack taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and 0 for
-others.
+two or three that lack taps, have a code with a tile of each length: how often it repeats is 1 for the row's width and
+0 for others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import product
 
-from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, alternative, is_equal
+from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, alternative, is_equal, is_less
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow, TiledRow, tile_cycles, tiled_rows
 
 WORD = "tiles"
@@ -46,18 +47,22 @@ class RowTiles:
 
     def row_runs(self, row: TiledRow, outputs: int | Size) -> list[RepeatedTiles]:
         """The tiles of one row."""
-        most = self.most
+        most, half = self.most, lengths(self.most)[2]
         if not isinstance(outputs, Size) or not 1 < outputs < most * (most - 1) or self.is_much(row):
             return row.runs(outputs, most)
         if outputs <= most:
             return list(self.few(row, outputs))
         lacking = bool(row.left or row.right)
-        if (lacking or not self.twice) and row.left <= (most + 2) // 2 and row.right <= (most + 1) // 2:
-            if outputs <= 2 * most:
-                return list(self.pair(row, outputs))
-        elif lacking:
-            return row.runs(outputs, most)
-        return list(self.short(row, outputs)) if self.twice and most >= FEWEST else row.runs(outputs, most)
+        few_lack = row.left <= (most + 2) // 2 and row.right <= (most + 1) // 2
+        if (lacking or not self.twice) and few_lack and outputs < 2 * most + half:
+            return list(self.parts(row, outputs))
+        ends = most * (bool(row.left) + bool(row.right))
+        covered = self.twice and most >= FEWEST and max(row.left, row.right) <= most
+        return (
+            list(self.short(row, outputs))
+            if covered and outputs > max(most, ends + half - 1)
+            else row.runs(outputs, most)
+        )
 
     def is_much(self, row: TiledRow) -> bool:
         """Whether a tile of each length is much code, as taps that some pixels lack are runs of their own."""
@@ -69,27 +74,30 @@ class RowTiles:
             for repeat in repeats(outputs, length):
                 yield row.run(0, length, repeat, end=0)
 
-    def pair(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
-        """A tile for each half of the row, of each length that halves of T + 1 to 2·T pixels have."""
-        for length in range((self.most + 2) // 2, self.most + 1):
-            for repeat in repeats(-(-outputs // 2), length):
-                yield row.run(0, length, repeat)
-        for length in range((self.most + 1) // 2, self.most + 1):
-            for repeat in repeats(outputs // 2, length):
-                yield row.run(outputs - length, length, repeat, end=0)
+    def parts(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
+        """Two tiles, or three where two do not hold the row, a pixel apart at most: of each length that first, middle
+        and last ones have."""
+        three = is_less(2 * self.most, outputs)
+        first = -(-outputs // (2 + three))
+        middle = (outputs - first + 1) // 2 * three
+        last = outputs - first - middle
+        for number, (count, kinds) in enumerate(zip((first, middle, last), lengths_of_parts(self.most), strict=True)):
+            for length in kinds:
+                for repeat in repeats(count, length):
+                    start = (0, first, outputs - length)[number]
+                    yield row.run(start, length, repeat, end=0 if number == 2 else None)
 
     def short(self, row: TiledRow, outputs: Size) -> Iterator[RepeatedTiles]:
-        """Tiles of T pixels that lack taps at the ends, where there are any; of four lengths between them, which reach
-        as far as no pixel lacks taps."""
+        """Tiles of T pixels that lack taps at the ends, where there are any; of four lengths between them."""
         most = self.most
         left, right = (most * bool(lacking) for lacking in (row.left, row.right))
         if left:
             yield row.run(0, left)
-        inner, room = outputs - left - right, left - row.left + right - row.right
+        inner = outputs - left - right
         start: int | Size = left
         for which, length in enumerate(lengths(most)):
-            count = outputs.table.make(WORD, inner, _code(which, most, self.blocks, self.double_pumped, room))
-            last = outputs - row.right - length
+            count = outputs.table.make(WORD, inner, _code(which, most, self.blocks, self.double_pumped))
+            last = outputs - right - length
             tiles = row.run(start, length, count)
             yield replace(tiles, latest=row.residue + last * row.step, in_latest=last * row.advance)
             start = start + count * length
@@ -110,6 +118,18 @@ def lengths(most: int) -> tuple[int, int, int, int]:
     return most, most - 1, half, half // 2
 
 
+@cache
+def lengths_of_parts(most: int) -> tuple[list[int], ...]:
+    """The lengths that the first, the middle and the last of the `parts` of rows have, whatever these are."""
+    found: tuple[set[int], ...] = (set(), set(), set())
+    for width in range(most + 1, 2 * most + lengths(most)[2]):
+        first = -(-width // (3 if width > 2 * most else 2))
+        middle = (width - first + 1) // 2 if width > 2 * most else 0
+        for each, length in zip(found, (first, middle, width - first - middle), strict=True):
+            each.add(length)
+    return tuple(sorted(each - {0}) for each in found)
+
+
 def _code(*parts: int) -> int:
     """Small numbers as one."""
     code = 0
@@ -120,7 +140,7 @@ def _code(*parts: int) -> int:
 
 def _count(width: int, code: int) -> int:
     """Tiles of one length in a row."""
-    parts = [code // RADIX**k % RADIX for k in range(5)]
+    parts = [code // RADIX**k % RADIX for k in range(4)]
     return tile_counts(width, *parts[1:])[parts[0]]
 
 
@@ -128,15 +148,15 @@ OPERATIONS[WORD] = _count
 
 
 @lru_cache(maxsize=1 << 12)
-def tile_counts(width: int, most: int, blocks: int, double_pumped: int, room: int = 0) -> tuple[int, int, int, int]:
-    """How many tiles of each of the `lengths` cover a row in least time; there is `room` for more pixels beside it."""
+def tile_counts(width: int, most: int, blocks: int, double_pumped: int) -> tuple[int, int, int, int]:
+    """How many tiles of each of the `lengths` cover a row in least time."""
     cycles = [tile_cycles(blocks, length, bool(double_pumped)) for length in lengths(most)]
     tries = [
         _with_few(width, most, halves, quarters)
         for halves, quarters in product(range(MOST_HALVES + 1), range(MOST_QUARTERS + 1))
     ]
     ends = [(counts, next(k for k in (3, 2, 1, 0) if counts[k])) for counts in tries if any(counts)]
-    fit = [counts for counts, last in ends if lengths(most)[last] <= width + room]
+    fit = [counts for counts, last in ends if lengths(most)[last] <= width]
     return min(fit, key=lambda counts: sum(n * each for n, each in zip(counts, cycles, strict=True)))
 
 

@@ -11,12 +11,14 @@ import pytest
 from brickrt.ops.cpu.emit.size_program import SizeProgram
 from brickrt.ops.cpu.emit.sizes import Size, SizeTable
 from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.matmul import MatMulKernel
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import Boxes, TensorType
 from tests.ops.cpu.products.test_matmul import check_product, sample
 from tests.ops.cpu.products.test_row_tiles import output_extent, taps_by_definition
 from tests.support.cpu.formulas import value_of
@@ -76,9 +78,9 @@ def test_tiles_cover_every_row_with_all_its_taps(kind, most):
         assert width in rows_like(w, runs, table, edges, most)
 
 
-@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 29), ("even", 29)])
+@pytest.mark.parametrize(("kind", "first"), [("matrix", 15), ("edges", 36), ("even", 36)])
 def test_one_code_is_good_for_all_short_rows(kind, first):
-    """T = 14: from more than the tiles at the ends, to 14·13."""
+    """T = 14: from the end tiles and half a tile between them, to 14·13."""
     w, table = replace(WINDOWS[kind], extent=100), SizeTable()
     width, *edges = w.shape_class(0, output_extent(w))
     runs = RowTiles(14, 2, False).runs(w, (table.number(width), *edges))
@@ -87,8 +89,8 @@ def test_one_code_is_good_for_all_short_rows(kind, first):
 
 @pytest.mark.parametrize("kind", ["edges", "even", "wide", "dilated"])
 @pytest.mark.parametrize("twice", [False, True])
-@pytest.mark.parametrize(("width", "lengths"), [(5, range(2, 15)), (20, range(15, 29))])
-def test_one_code_is_good_for_all_rows_of_one_tile_and_one_for_those_of_two(kind, twice, width, lengths):
+@pytest.mark.parametrize(("width", "lengths"), [(5, range(2, 15)), (20, range(15, 36)), (33, range(15, 36))])
+def test_one_code_is_good_for_all_rows_of_one_tile_and_one_for_those_of_three(kind, twice, width, lengths):
     """T = 14, where pixels lack taps at both ends; none is in two tiles."""
     w = next(w for w in (replace(WINDOWS[kind], extent=n) for n in range(1, 99)) if output_extent(w) == width)
     table = SizeTable()
@@ -96,6 +98,27 @@ def test_one_code_is_good_for_all_rows_of_one_tile_and_one_for_those_of_two(kind
     runs = RowTiles(14, 2, False, twice=twice).runs(w, (table.number(width), *edges))
     assert set(rows_like(w, runs, table, edges, 14)) == set(lengths)
     assert all(len(found) == 1 for found in taps_of(w, runs, width))
+
+
+def conv_kernel(width: int, broad: bool) -> ConvKernel:
+    """A kernel of three taps along rows of `width` pixels that lack some at both ends."""
+    shapes = (1, 2 * HOST.lanes, 3, width), (HOST.lanes, 2 * HOST.lanes, 3, 3), (1, HOST.lanes, 3, width)
+    lanes = HOST.lanes, 1, HOST.lanes
+    x, w, out = (dense(TensorType(s, np.dtype(np.float32)), n) for s, n in zip(shapes, lanes, strict=True))
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
+    _, classes = ConvKernel.classify(op, (x, w), out, Boxes.whole(out.shape), HOST)
+    return ConvKernel(op, (x, w), out, HOST, (False, True), classes[0], broad=broad)
+
+
+@pytest.mark.parametrize("broad", [False, True])
+def test_convolutions_of_one_tile_and_of_three_have_one_broad_code_each(broad):
+    most = conv_kernel(20, broad).tile[1]
+    for widths in (range(2, most + 1), range(most + 1, 2 * most + most // 2 + 1)):
+        kernels = [k for k in (conv_kernel(n, broad) for n in widths) if k.tile[1] == most]
+        _, table = emit_sized(kernels[0], "k")
+        sizes = SizeProgram.of(table.answers, table.entries)
+        found = [sizes.table(outline(k).numbers) is not None for k in kernels if k.tile == kernels[0].tile]
+        assert len(found) > 1 and found[0] and all(found) == broad
 
 
 def test_code_that_is_not_broad_has_the_tiles_of_its_row_alone():
