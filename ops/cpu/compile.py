@@ -15,7 +15,7 @@ from llvmlite.binding import ffi
 
 from brickrt.ops.cpu.isa import Isa
 
-LEVEL = 1  # of optimization: beyond it LLVM mostly schedules again what processors reorder by themselves
+THOROUGH, QUICK = 3, 1  # of LLVM's levels of optimization
 _options = threading.RLock()  # LLVM's are those of the whole process
 
 
@@ -46,32 +46,38 @@ def _host() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def target_machine(isa: Isa) -> llvm.TargetMachine:
+def target_machine(isa: Isa, level: int = THOROUGH) -> llvm.TargetMachine:
     """LLVM's code generator for a processor; the host's where `isa` names none."""
     _initialize()
     cpu, features = _host()
     target = llvm.Target.from_default_triple()
     # Not "pic": the loader confuses the offset tables of several objects in one library, and constants are read astray.
     return target.create_target_machine(
-        cpu=isa.cpu or cpu, features=isa.features or features, opt=LEVEL, reloc="default", jit=True
+        cpu=isa.cpu or cpu, features=isa.features or features, opt=level, reloc="default", jit=True
     )
 
 
 _compiler = cache(target_machine)  # a loader, in contrast, takes one for itself
 
 
-def to_object(module: ir.Module | str, isa: Isa) -> bytes:
+def to_object(module: ir.Module | str, isa: Isa, quick: bool = False) -> bytes:
     """Compiles a module to an object file.
 
     The emitter has unrolled, vectorized and hoisted already, and computes nothing twice. What is left for LLVM is to
-    keep variables in registers and to compute an index where it is needed: these few passes take a small part of the
-    time of its own pipeline, and the code is equally quick.
+    keep variables in registers and to simplify index arithmetic: these few passes take a tenth of the time of its own
+    pipeline, and the code is equally quick.
+
+    `quick`: indices are only computed where they are needed, and instructions not scheduled a second time. Long loops
+    full of vectors are as fast, and compile in two thirds of the time; short ones on a few bytes may not be.
     """
-    machine = _compiler(isa)
+    machine = _compiler(isa, QUICK if quick else THOROUGH)
     parsed = llvm.parse_assembly(str(module))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
-    passes.add_sinking_pass()
+    if quick:
+        passes.add_sinking_pass()
+    else:
+        passes.add_instruction_combine_pass()
     passes.add_simplify_cfg_pass()
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
     for function in parsed.functions:

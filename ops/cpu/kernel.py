@@ -55,6 +55,7 @@ class Kernel(ABC):
 
     prefetches: ClassVar[bool] = False
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
+    compiles_quickly: ClassVar[bool] = False  # LLVM has little to do for its long loops (`to_object`)
     sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
 
     @classmethod

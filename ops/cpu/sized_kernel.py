@@ -94,7 +94,7 @@ def emit_sized(kernel: Kernel, name: str) -> tuple[ir.Module, SizeTable]:
 def compiled_code(kernel: Kernel, symbol: str) -> SizedCode:
     """The code of a kernel, which may be good for others with its outline."""
     module, table = emit_sized(kernel, symbol)
-    image = to_object(module, kernel.isa)
+    image = to_object(module, kernel.isa, kernel.compiles_quickly)
     return SizedCode(symbol, SizeProgram.of(table.answers, table.entries), image)
 
 

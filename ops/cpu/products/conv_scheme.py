@@ -46,6 +46,7 @@ class ConvScheme(Kernel):
 
     prefetches: ClassVar[bool] = True
     sized: ClassVar[bool] = True
+    compiles_quickly: ClassVar[bool] = True
 
     @property
     def open_classes(self) -> Sequence[int]:

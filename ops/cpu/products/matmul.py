@@ -61,6 +61,7 @@ class MatMulKernel(Kernel):
     op: MatMul
 
     sized: ClassVar[bool] = True
+    compiles_quickly: ClassVar[bool] = True
 
     @property
     def open_classes(self) -> Sequence[int]:

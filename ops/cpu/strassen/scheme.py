@@ -53,6 +53,7 @@ class StrassenScheme(Kernel):
     levels: ClassVar[int] = 1
     effort = 6
     sized = True
+    compiles_quickly = True
 
     @property
     def open_classes(self) -> Sequence[int]:

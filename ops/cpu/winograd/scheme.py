@@ -47,6 +47,7 @@ class WinogradScheme(Kernel):
     op: Conv
     effort = 5
     sized = True
+    compiles_quickly = True
     knows_channels = True
 
     @property
