@@ -42,7 +42,7 @@ def dropped(before: Graph) -> Conv:
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Graph:
-    """Of one to three dimensions, of which some are shorter than the window."""
+    """Draws a convolution of one to three dimensions, of which some are shorter than the window."""
     rank = draw(st.integers(1, 3))
 
     def each(least: int, most: int) -> tuple[int, ...]:
