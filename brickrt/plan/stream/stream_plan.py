@@ -281,12 +281,14 @@ class StreamPlanner:
         rows = max(1, self.tall // PROBED[0])
         extents = [common_extents([schedule_pass(self.network, number, rows, part)]) for part, _ in probed]
         middle = extents[len(extents) // 2]
-        wider = (
-            any(a > b + max(b // 8, COLUMNS) for a, b in zip(one[name], middle[name], strict=True))
+        unlike = (
+            a > b + max(b // 8, COLUMNS) or (one is beside and b > a + max(a // 8, COLUMNS))
+            for beside in [extents[max(0, len(extents) // 2 - 1)]]
             for one in extents
             for name in one.keys() & middle.keys()
+            for a, b in zip(one[name], middle[name], strict=True)
         )
-        return "each" if any(wider) else "middle"
+        return "each" if any(unlike) else "middle"
 
     @cached_property
     def _new_bands(self) -> tuple[float, ...]:
