@@ -68,9 +68,14 @@ def rows_repeat(graph: Graph, axes: RowAxes) -> bool:
     return all(_repeats(graph, node, axes) for node in graph.nodes if node.output in axes.axes)
 
 
-def share_of_new_bands(schedule: BandSchedule) -> float:
-    """The share of later bands that are like none before them, 0 to 1, by the second half of those that are planned."""
-    like, half = equal_bands(schedule), (schedule.bands + schedule.ahead) // 2
+def share_of_new_bands(schedule: BandSchedule, whole: bool) -> float:
+    """The share of bands that are like none before them, 0 to 1: of all bands, where the schedule is `whole`, or of
+    later ones, by the second half of those that are planned."""
+    like, after = equal_bands(schedule), schedule.bands - schedule.ahead
+    if whole:
+        new = np.count_nonzero(like == np.arange(schedule.bands)) - schedule.ahead - 2 * EDGE
+        return float(1 if 2 * new > after else max(0, new) / max(1, after))
+    half = schedule.ahead + after // 2
     later = like[half : max(half + 1, len(like) - EDGE)]
     return float((later >= half).mean()) if len(later) > 1 else 0.0
 

@@ -40,7 +40,7 @@ from brickrt.plan.subgraph import Subgraph
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
 SAMPLED_ROWS = 256
 UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
-PROBED = (8, 8)  # strips that are compared: do all hold as many columns?
+PROBED = (7, 3)  # strips that are compared, none of which begins where halves or quarters do
 AXIS = 2  # rows of images, planes of volumes
 
 
@@ -274,19 +274,21 @@ class StreamPlanner:
 
     @cached_property
     def _standing(self) -> Standing:
-        """Which strips stand for all others: the one in the middle, unless those at the ends hold more columns, as
-        where an image is mirrored."""
+        """Which strips stand for all others: the one in the middle, unless one holds more columns, as where an image
+        is mirrored: then each stands for itself."""
         graph, swept, number = self.plan.graph, self.network.swept, self.network.swept.passes - 1
-        probed = strip_parts(graph, swept, PROBED, "ends")
+        probed = strip_parts(graph, swept, PROBED, "each")
         rows = max(1, self.tall // PROBED[0])
         extents = [common_extents([schedule_pass(self.network, number, rows, part)]) for part, _ in probed]
         middle = extents[len(extents) // 2]
-        wider = (
-            any(a > b + max(b // 8, COLUMNS) for a, b in zip(one[name], middle[name], strict=True))
+        unlike = (
+            a > b + max(b // 8, COLUMNS) or (one is beside and b > a + max(a // 8, COLUMNS))
+            for beside in [extents[max(0, len(extents) // 2 - 1)]]
             for one in extents
             for name in one.keys() & middle.keys()
+            for a, b in zip(one[name], middle[name], strict=True)
         )
-        return "ends" if any(wider) else "middle"
+        return "each" if any(unlike) else "middle"
 
     @cached_property
     def _new_bands(self) -> tuple[float, ...]:
@@ -294,9 +296,11 @@ class StreamPlanner:
         passes = range(self.network.swept.passes)
         if rows_repeat(self.plan.graph, self.network.swept.axes) and not self.uneven:
             return (0.0,) * len(passes)
-        rows = min(max(1, self.tall // SAMPLED_BANDS), SAMPLED_ROWS)
-        samples = (schedule_pass(self.network, number, rows, most=SAMPLED_BANDS) for number in passes)
-        return tuple(map(share_of_new_bands, samples))
+        rows = max(1, self.tall // SAMPLED_BANDS)
+        rows = rows if self.uneven else min(rows, SAMPLED_ROWS)
+        most = None if self.uneven else SAMPLED_BANDS
+        samples = (schedule_pass(self.network, number, rows, most=most) for number in passes)
+        return tuple(share_of_new_bands(one, self.uneven) for one in samples)
 
     def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""

@@ -46,10 +46,4 @@ def strip_parts(
 
 def _standing(pieces: list[Piece], standing: Standing) -> list[Piece]:
     """The pieces that stand for all along an axis; the one in the middle has neighbours on both sides, if any has."""
-    count = len(pieces)
-    if standing == "each" or (standing == "ends" and count < 3):
-        return pieces
-    middle = pieces[count // 2][:2]
-    if standing == "middle":
-        return [(*middle, count)]
-    return [pieces[0], (*middle, count - 2), pieces[-1]]
+    return pieces if standing == "each" else [(*pieces[len(pieces) // 2][:2], len(pieces))]
