@@ -42,11 +42,7 @@ def dropped(before: Graph) -> Conv:
 
 @st.composite
 def convolutions(draw: st.DrawFn) -> Graph:
-<<<<<<< HEAD
-    """Layers of one to three dimensions, of which some are shorter than the window."""
-=======
     """Draws a convolution of one to three dimensions, of which some are shorter than the window."""
->>>>>>> speed
     rank = draw(st.integers(1, 3))
 
     def each(least: int, most: int) -> tuple[int, ...]:
