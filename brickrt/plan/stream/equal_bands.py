@@ -73,8 +73,8 @@ def share_of_new_bands(schedule: BandSchedule, whole: bool) -> float:
     later ones, by the second half of those that are planned."""
     like, after = equal_bands(schedule), schedule.bands - schedule.ahead
     if whole:
-        new = np.count_nonzero(like == np.arange(schedule.bands)) - schedule.ahead - 2 * EDGE
-        return float(1 if 2 * new > after else max(0, new) / max(1, after))
+        new = int(np.count_nonzero(like == np.arange(schedule.bands))) - schedule.ahead - 2 * EDGE
+        return 1.0 if 2 * new > after else max(0, new) / max(1, after)
     half = schedule.ahead + after // 2
     later = like[half : max(half + 1, len(like) - EDGE)]
     return float((later >= half).mean()) if len(later) > 1 else 0.0
