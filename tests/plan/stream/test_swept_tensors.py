@@ -9,7 +9,7 @@ import onnx
 import pytest
 
 from brickrt.graph.errors import BrickError
-from brickrt.plan import plan
+from brickrt.plan.merging import split_moments
 from brickrt.plan.stream.swept_tensors import check_resident_units
 from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model, node, tensor
@@ -65,7 +65,7 @@ def test_a_norm_ends_one_pass(kind: str, layers: int):
 
 
 def test_without_moments_each_ended_two(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(plan, "split_moments", lambda graph, layouts, device: (graph, layouts))
+    monkeypatch.setattr(split_moments, "split_moments", lambda graph, layouts, device: (graph, layouts))
     assert passes(network("instance", 2)) == 5
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
-from brickrt.runtime import pipeline
+from brickrt.runtime.cache import plan_cache
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.session.runtime import Runtime
@@ -105,7 +105,7 @@ def test_sweeping_a_brick_does_not_change_a_bit(name, band, monkeypatch):
     """Bricks of 16 in bands of a few rows: rows are kept and moved between bands, none is computed twice in a brick."""
     first, _ = run(name, device="cpu", strategy="layerwise", exact=True)
     whole, once = run(name, device="cpu", strategy="padded", brick=16, exact=True)
-    monkeypatch.setattr(pipeline, "remembered_plan", lambda *given: in_bands(make_plan(*given), band))
+    monkeypatch.setattr(plan_cache, "remembered_plan", lambda *given: in_bands(make_plan(*given), band))
     for device in ("cpu", "reference"):
         again, swept = run(name, device=device, strategy="padded", brick=16, exact=True)
         assert swept.stats.recomputed == once.stats.recomputed

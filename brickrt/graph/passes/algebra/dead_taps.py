@@ -50,12 +50,14 @@ def _kept_taps(op: Conv, axis: int, extent: int, outputs: int) -> Taps:
     count, stride, dilation = op.kernel[axis], op.strides[axis], op.dilations[axis]
     if not extent or not outputs:
         return 0, count
-    at = np.arange(outputs)[:, None] * stride - op.pads[axis] + np.arange(count) * dilation
-    live = np.flatnonzero(((at >= 0) & (at < extent)).any(axis=0))
-    if not len(live):
+    starts = [k * dilation - op.pads[axis] for k in range(count)]  # where taps fall for the first output
+    firsts = [max(0, -(start // stride)) for start in starts]  # the first output for which they fall behind the padding
+    found = zip(starts, firsts, strict=True)
+    live = [k for k, (at, first) in enumerate(found) if first < outputs and at + first * stride < extent]
+    if not live:
         return 0, count
-    before = min(int(live[0]), op.pads[axis] // dilation)
-    behind = min(count - 1 - int(live[-1]), op.pads_end[axis] // dilation)
+    before = min(live[0], op.pads[axis] // dilation)
+    behind = min(count - 1 - live[-1], op.pads_end[axis] // dilation)
     return max(0, before), count - max(0, behind)
 
 

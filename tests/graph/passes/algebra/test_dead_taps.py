@@ -97,3 +97,10 @@ def test_networks_run_with_the_taps_of_their_size(size):
             part = padded[:, 12 * r : 12 * r + size, 12 * c : 12 * c + size]
             expected += np.einsum("oc,chw->ohw", weights[:, :, r, c], part)
     np.testing.assert_allclose(y[0], expected, atol=1e-5 * np.abs(expected).max())
+
+
+def test_long_axes_take_no_longer():
+    """What taps fall on follows from the ends: nothing is made for each output."""
+    before = convolution((1, 2, 1, 1 << 40), Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1, False))
+    (node,) = drop_dead_taps(before).nodes
+    assert node.op.kernel == (1, 3)
