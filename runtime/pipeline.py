@@ -18,6 +18,7 @@ import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,23 @@ from brickrt.runtime.progress import Progress
 # Builders, passes, the planner and what lowers plans are imported where they work: a compiled file needs none of them.
 LOG = logging.getLogger("brickrt")
 NOTHING = Graph((), {})
+STAGES = (
+    "brickrt.graph.specialize.specialize",
+    "brickrt.graph.passes.rewrite",
+    "brickrt.graph.passes.halves.wide_tensors",
+    "brickrt.plan.assign_layouts",
+    "brickrt.plan.merging.split_moments",
+    "brickrt.runtime.lowering.lower",
+)
 LATER = "nodes of the model are planned only when values before them are known"
+
+
+def import_stages(engine: Engine) -> Engine:
+    """Imports what compiling a model for an engine takes, and returns the engine. This takes longer than to plan a
+    network: done before, it does not make the first call slower than those with other shapes."""
+    for name in (*STAGES, *(["brickrt.runtime.cpu.program"] if engine.name == "cpu" else [])):
+        import_module(name)
+    return engine
 
 
 @dataclass(frozen=True)
