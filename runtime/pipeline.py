@@ -19,7 +19,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -35,13 +35,15 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import check_definitions, check_fits, check_io_sizes, check_work
-from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.engines import Engine
 from brickrt.runtime.execution.execution import Bodies, Execution
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.program_protocol import Program
 from brickrt.runtime.progress import Progress
+
+if TYPE_CHECKING:
+    from brickrt.runtime.cache.saved_plan import SavedPlan
 
 # Builders, passes, the planner and what lowers plans are imported where they work: a compiled file needs none of them.
 LOG = logging.getLogger("brickrt")

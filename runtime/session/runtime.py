@@ -19,7 +19,6 @@ from brickrt.plan.plan import Plan
 from brickrt.runtime import events
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.arrays import on_device
-from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pipeline, model_source
 from brickrt.runtime.engines import Device, Engine, choose_engine
 from brickrt.runtime.execution.execution import Execution
@@ -37,6 +36,7 @@ from brickrt.runtime.stats import Stats
 from brickrt.runtime.thread_count import thread_count
 
 if TYPE_CHECKING:
+    from brickrt.runtime.cache.saved_plan import SavedPlan
     from brickrt.runtime.session.cluster_stream import ClusterStream
     from brickrt.runtime.stream.stream_report import StreamReport
     from brickrt.runtime.windows.window_options import Blend
@@ -390,4 +390,6 @@ def _saved(path: str | Path, engine: Engine, options: PlanOptions) -> SavedPlan:
         raise BrickError(f"plan is a {type(path).__name__}: give the path of a file of brickrt plan --save")
     if options != PlanOptions(precision=options.precision):
         raise BrickError(f"{path}: has strategy, brick, max_layers, exact and rules in it: leave them out")
+    from brickrt.runtime.cache.saved_plan import SavedPlan  # here: compiled files have no use for the planner
+
     return SavedPlan.read(Path(path), engine.spec, options.precision)
