@@ -85,7 +85,7 @@ def pytest_collection_finish() -> None:
     which hold many cycles while they are made, start fewer of them."""
     gc.collect()
     gc.freeze()
-    gc.set_threshold(1_000_000, 20, 50)
+    gc.set_threshold(2_000_000, 20, 50)
 
 
 def pytest_unconfigure() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from importlib import import_module
 from pathlib import Path
 
 from brickrt.cli.inputs import parse
@@ -16,7 +17,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.ops.types import TensorType
 from brickrt.runtime.files.boxes import PIECE_BYTES
-from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.pipeline import Pipeline, import_stages
 from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_report import StreamOptions, check_options, memory_dict, plan_dict
 from brickrt.runtime.windows.decision import NO_DECISION
@@ -31,8 +32,16 @@ def command(request: PlanRequest) -> str:
     with shown_progress() as progress:
         pipeline = checked_pipeline(request, progress)
         progress("import", 0, 1)
+        _load_what_a_run_does(pipeline)
         source = load(request.model)
         return _planned(request, pipeline, source)
+
+
+def _load_what_a_run_does(pipeline: Pipeline) -> None:
+    """What a process holds itself is measured, and is to be what `brickrt run` holds when it plans."""
+    if pipeline.engine.spec.kind == "cpu":
+        import_stages(pipeline.engine)
+    import_module("brickrt.cli.commands.run")
 
 
 def _planned(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) -> str:
