@@ -62,7 +62,8 @@ LATER = "nodes of the model are planned only when values before them are known"
 def import_stages(engine: Engine) -> Engine:
     """Imports what compiling a model for an engine takes, and returns the engine. This takes longer than to plan a
     network: done before, it does not make the first call slower than those with other shapes."""
-    for name in (*STAGES, *(["brickrt.runtime.cpu.program"] if engine.name in ("cpu", "planner") else [])):
+    on_cpu = engine.spec.kind == "cpu" and engine.name in ("cpu", "planner")  # the reference does without LLVM
+    for name in (*STAGES, *(["brickrt.runtime.cpu.program"] if on_cpu else [])):
         import_module(name)
     return engine
 

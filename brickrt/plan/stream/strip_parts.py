@@ -14,9 +14,8 @@ from brickrt.plan.geometry.bricks import even_edges
 from brickrt.plan.stream.band_plan import COLUMNS
 from brickrt.plan.stream.swept_tensors import SweptTensors
 
-Standing = Literal[
-    "each", "middle", "ends"
-]  # the strips that are planned: all, one in the middle, or the outer ones too
+Standing = Literal["each", "middle", "ends"]
+"""The strips that are planned: all, one in the middle, or the outer ones too."""
 Piece = tuple[float, float, int]  # from and to which share of the columns, and for how many pieces it stands
 
 

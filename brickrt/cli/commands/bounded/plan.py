@@ -39,8 +39,7 @@ def command(request: PlanRequest) -> str:
 
 def _load_what_a_run_does(pipeline: Pipeline) -> None:
     """What a process holds itself is measured, and is to be what `brickrt run` holds when it plans."""
-    if pipeline.engine.spec.kind == "cpu":
-        import_stages(pipeline.engine)
+    import_stages(pipeline.engine)
     import_module("brickrt.cli.commands.run")
 
 

@@ -25,11 +25,9 @@ class GridSample(OpRun):
 
     def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
         out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-        many = max(
-            1, AT_ONCE * len(x) // max(1, x.size, out.size)
-        )  # images, of which small ones are called for together
-        for first in range(0, len(x), many):
-            some = slice(first, first + many)
+        together = max(1, AT_ONCE * len(x) // max(1, x.size, out.size))  # many small images, or a large one
+        for first in range(0, len(x), together):
+            some = slice(first, first + together)
             axes = []
             for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
                 pixel = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
