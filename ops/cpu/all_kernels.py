@@ -5,6 +5,7 @@ from typing import TypeAlias
 from brickrt.ops.cpu.elementwise import interp, map
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.moves import concat, take, transpose
+from brickrt.ops.cpu.paired.kernel import PairedKernel
 from brickrt.ops.cpu.pool import kernel as pool
 from brickrt.ops.cpu.products import depthwise, matmul
 from brickrt.ops.cpu.products.blocks import block_matmul
@@ -20,6 +21,7 @@ ALGORITHMS: dict[str, KernelMaker] = {
     "strassen": StrassenKernel,
     "strassen2": TwoLevelStrassenKernel,
     "strassen2-raw": RawStrassenKernel,
+    "paired": PairedKernel,
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},
 }

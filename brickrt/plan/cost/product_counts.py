@@ -16,7 +16,7 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.conv_algorithms import EDGES, live_taps
-from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 
@@ -37,6 +37,8 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
         direct = _direct(op, ins[0].shape, ins[1].shape, out.shape)
     else:
         return 0.0
+    if algorithm == PAIRED:
+        return direct * 3 / 4
     return direct * (7 / 8) ** LEVELS.get(algorithm or "", 0)
 
 

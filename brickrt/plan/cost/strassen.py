@@ -24,6 +24,7 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
+    PAIRED_TIME,
     PREFETCHED_HIDDEN,
     SPILT_FACTORS,
     STRASSEN_LEAST,
@@ -37,7 +38,8 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
 RAW = "-raw"  # ends the names of algorithms that make what they read of weights while they run
-LEVELS = {"strassen": 1, "strassen2": 2, "strassen2" + RAW: 2}  # by algorithm: how often everything is halved
+PAIRED = "paired"  # Winograd's inner product (`ops/cpu/paired/scheme.py`), which halves nothing
+LEVELS = {"strassen": 1, "strassen2": 2, "strassen2" + RAW: 2, PAIRED: 0}  # by algorithm: how often all is halved
 FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
 F32_BYTES, F16_BYTES = FLOAT32.itemsize, FLOAT16.itemsize
 
@@ -47,9 +49,19 @@ def growth(levels: int) -> float:
     return (7 / 4) ** levels
 
 
+def time_share(algorithm: str) -> float:
+    """How long the products of an algorithm take, in parts of the direct one's time."""
+    return PAIRED_TIME if algorithm == PAIRED else (7 / 8) ** LEVELS[algorithm]
+
+
 def keeps_weights(algorithm: str) -> bool:
-    """Whether an algorithm leaves weights in memory as they are."""
+    """Whether an algorithm leaves weights in memory as they are, and transforms them while it runs."""
     return algorithm.endswith(RAW)
+
+
+def weight_types(algorithm: str) -> tuple[np.dtype, ...]:
+    """The types of the weights of an algorithm of `LEVELS`."""
+    return (FLOAT16,) if keeps_weights(algorithm) or algorithm == PAIRED else (FLOAT32,)
 
 
 def stored_growth(algorithm: str) -> float:
@@ -57,14 +69,14 @@ def stored_growth(algorithm: str) -> float:
     return 1.0 if keeps_weights(algorithm) else growth(LEVELS[algorithm])
 
 
-def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
+def may_use(graph: Graph, node: Node, algorithm: str) -> bool:
     """Whether kernels of the scheme compute a node; its images are blocked."""
     op, kinds = node.op, [*graph.ins(node), graph.out(node)]
     return (
         isinstance(op, MatMul | Conv)
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and kinds[0].dtype == kinds[-1].dtype == FLOAT32
-        and kinds[1].dtype == (FLOAT16 if keeps_weights(algorithm) else FLOAT32)
+        and kinds[1].dtype in weight_types(algorithm)
         and fits(op, kinds[1].shape)
         and kinds[-1].size > 0
     )
@@ -72,7 +84,8 @@ def may_use(graph: Graph, node: Node, lanes: int, algorithm: str) -> bool:
 
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
     """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
-    names = [name for name in LEVELS if may_use(graph, node, device.lanes, name)]
+    known = [name for name in LEVELS if name != PAIRED or device.double_pumped]  # those add beside multiply-adds
+    names = [name for name in known if may_use(graph, node, name)]
     return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]
 
 
@@ -126,13 +139,15 @@ class _Work:
     algorithm: str
     constants: int
     moved: int  # bytes of the tensor that is read and of the output
+    each: int  # bytes of a weight in the file
     device: DeviceSpec
 
     @staticmethod
     def of(graph: Graph, node: Node, device: DeviceSpec, algorithm: str, constants: int) -> _Work:
         depth, pixels = graph.ins(node)[0].shape[column_dim(node)], isinstance(node.op, Conv)
         moved = _moved(graph, node)
-        return _Work(graph.out(node).shape, pixels, depth, algorithm, constants, moved, device)
+        each = graph.ins(node)[1].dtype.itemsize
+        return _Work(graph.out(node).shape, pixels, depth, algorithm, constants, moved, each, device)
 
     @property
     def levels(self) -> int:
@@ -142,7 +157,7 @@ class _Work:
     @property
     def weight_bytes(self) -> float:
         """Bytes of memory for each weight."""
-        return F16_BYTES if keeps_weights(self.algorithm) else F32_BYTES * growth(self.levels)
+        return self.each * stored_growth(self.algorithm)
 
     @cached_property
     def chunks(self) -> tuple[int, int]:
@@ -224,7 +239,7 @@ class _Work:
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         wide = groups * self.unit // device.lanes
         filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
-        products = compute_us(1.0, device, STRASSEN_SHARE) * (rows * depth * wide * (7 / 8) ** levels)
+        products = compute_us(1.0, device, STRASSEN_SHARE) * (rows * depth * wide * time_share(self.algorithm))
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
         moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
@@ -238,7 +253,7 @@ class _Work:
     def held_bytes(self, rows: np.ndarray, wide: np.ndarray) -> np.ndarray:
         """Bytes that a chunk touches again and again: first factors, the second ones in use and the next, and for
         `wide` vectors of columns the sums of earlier chunks."""
-        second = self.first_bytes(self.unit) * 2 / 7 ** (self.levels - 1)
+        second = self.first_bytes(self.unit) * 2 / 7 ** max(0, self.levels - 1)
         earlier = 4 * rows * wide * self.device.lanes * (self.chunks[0] > 1)
         return self.first_bytes(rows) + second + earlier
 

@@ -23,7 +23,7 @@ from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.strassen.frame import StrassenFrame
 from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
-TOGETHER = 4  # blocks of columns, whose sums are added up side by side
+TOGETHER = 4  # blocks of columns, whose sums are added up side by side, at most
 
 
 class DirectRows:
@@ -75,13 +75,14 @@ class DirectRows:
         """A row of the box's outputs: zero before bias and epilogue unless `direct`."""
         f, k, frame = self.f, self.k, self.frame
         each = frame.group // k.lanes
+        together = min(TOGETHER, each)
         first, last = (f.mul(end, each) for end in frame.groups())
-        with f.loop(first, last, TOGETHER) as block:
+        with f.loop(first, last, together) as block:
             column = f.mul(block, k.lanes)
-            sums = Accumulators.create(f, [frame.zero] * TOGETHER, 1, frame.dtype, k.lanes)
+            sums = Accumulators.create(f, [frame.zero] * together, 1, frame.dtype, k.lanes)
             with f.when(direct):
                 self.products(sums, k.view.row_offset(f, row), column)
-            for j in range(TOGETHER):
+            for j in range(together):
                 at = f.add(column, j * k.lanes)
                 frame.put_sums(sums.value(j, 0), k.view.index(f, self.corner, row, at), frame.inside(at))
 

@@ -13,7 +13,7 @@ from brickrt.ops.operators.matmul import MatMul
 
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
-CHUNKS = {1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
+CHUNKS = {0: 768, 1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
 

@@ -1,0 +1,150 @@
+"""The code of `PairedKernel`: per chunk of K scaled rows in scratch, then block by block of columns all tiles of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.llvm_types import I64, Index
+from brickrt.ops.cpu.paired.row_scales import PairedFrame, RowScales, scaled_matrices
+from brickrt.ops.cpu.strassen.sizes import BLOCKS
+
+LINE = 64  # bytes of a cache line
+STEP = 4  # elements of K, of which two are paired
+TOGETHER = 4
+
+
+class PairedBody(PairedFrame):
+    """Emits a product with paired elements of K."""
+
+    def emit(self) -> None:
+        """Matrices, chunks of K, blocks of columns, tiles of rows."""
+        f, k = self.f, self.k
+        first, last = (f.mul(end, BLOCKS) for end in self.groups())
+        with scaled_matrices(self) as corner, f.loop(0, k.chunks) as chunk:
+            RowScales(self, corner, chunk).emit()
+            with f.loop(first, last) as block, f.loop(0, k.tile_count) as tile:
+                PairedTile(self, corner, chunk, first, block, tile).emit()
+
+    def block(self, chunk: Index, block: Index) -> ir.Value:
+        """Address of a block of columns in a chunk of K."""
+        f, k = self.f, self.k
+        at = f.add(f.mul(chunk, k.padded_columns // k.lanes), block)
+        return f.address(self.b, f.mul(at, k.chunk_depth * k.lanes), k.weight_type)
+
+    def weight(self, row: Index, column: Index) -> ir.Value:
+        """See `StrassenFrame`: the scaled element, taken back."""
+        f, k = self.f, self.k
+        at = f.mul(f.rem(row, k.chunk_depth), k.lanes)
+        value = f.load(self.block(f.div(row, k.chunk_depth), f.div(column, k.lanes)), at, k.weight_type, k.lanes)
+        return f.b.fmul(value, f.load(self.b, f.add(k.sizes_at, column), self.dtype, k.lanes))
+
+
+class PairedTile:
+    """A register tile: a block of columns, rows of all that are there from number `tile` times their height on."""
+
+    def __init__(
+        self, body: PairedBody, corner: Sequence[Index], chunk: Index, first: Index, block: Index, tile: Index
+    ) -> None:
+        self.body, self.f, self.k, self.corner, self.chunk = body, body.f, body.k, list(corner), chunk
+        self.height, self.block, self.tile = body.k.tile_rows, block, tile
+        self.row, self.column = self.f.mul(tile, self.height), self.f.mul(block, self.k.lanes)
+        self.weights = body.block(chunk, block)
+        at = self.f.add(self.f.mul(self.f.sub(block, first), self.k.covered_rows), self.row)
+        partial = self.f.add(self.k.partial_at, self.f.mul(at, self.k.lanes))
+        self.partial = self.f.address(body.work, partial, body.dtype)
+
+    def emit(self) -> None:
+        """Sums, from what is to be taken off them to what is stored."""
+        f, k = self.f, self.k
+        self.sums = [f.variable(value) for value in self.initial()]
+        rows = f.address(self.body.work, f.mul(self.row, k.sum_stride), self.body.dtype)
+        with f.loop(0, k.chunk_depth, STEP) as c:
+            self.prefetch(c)
+            at = f.address(rows, c, self.body.dtype)
+            base = f.mul(c, k.lanes)
+            self.step(at, [f.load(self.weights, f.add(base, n * k.lanes), k.weight_type, k.lanes) for n in range(STEP)])
+        self.leave()
+
+    def initial(self) -> list[ir.Value]:
+        """The products of the rows' pairs in this chunk, and in the first one those of the columns', less than 0."""
+        f, k, dtype = self.f, self.k, self.body.dtype
+        start = f.variable(f.b.fneg(f.load(self.body.b, f.add(k.pairs_at, self.column), dtype, k.lanes)))
+        own = [f.load(self.body.work, f.add(k.products_at, self.row, t), dtype) for t in range(self.height)]
+        if k.chunks == 1:
+            return [f.b.fsub(f.read(start), f.splat(value, k.lanes)) for value in own]
+        first = f.b.icmp_signed("==", f.value(self.chunk), I64(0))
+        before = [f.load(self.partial, t * k.lanes, dtype, k.lanes) for t in range(self.height)]
+        so_far = [f.b.select(first, f.read(start), value) for value in before]
+        return [f.b.fsub(value, f.splat(each, k.lanes)) for value, each in zip(so_far, own, strict=True)]
+
+    def step(self, rows: ir.Value, weights: Sequence[ir.Value]) -> None:
+        """Four elements of K. Every element of a row is used once, by an instruction that broadcasts it from memory."""
+        f = self.f
+        one, two, three, four = weights
+        for start in range(0, self.height, TOGETHER):
+            tile = [*enumerate(self.sums)][start : start + TOGETHER]
+            for t, total in tile:
+                third, fourth = (self.element(rows, t, n) for n in (2, 3))
+                f.change(total, f.fma(f.b.fadd(third, four), f.b.fadd(fourth, three), f.read(total)))
+            for n, weight in enumerate((one, two)):
+                for t, total in tile:
+                    f.change(total, f.fma(self.element(rows, t, n), weight, f.read(total)))
+
+    def element(self, rows: ir.Value, t: int, n: int) -> ir.Value:
+        """An element of a row of the tile in all lanes."""
+        return self.f.splat(self.f.load(rows, t * self.k.sum_stride + n, self.body.dtype), self.k.lanes)
+
+    def prefetch(self, c: Index) -> None:
+        """A line of the next block of columns, of which all tiles of rows take their share."""
+        f, k = self.f, self.k
+        size = k.weight_type.itemsize
+        lines = max(1, k.lanes * STEP * size // LINE)
+        steps = k.chunk_depth // STEP
+        number = f.add(f.mul(self.tile, steps), f.div(c, STEP))
+        ahead = f.add(f.mul(number, LINE // size), k.chunk_depth * k.lanes)
+        for n in range(lines if isinstance(k.tile_count, int) and k.tile_count < lines else 1):
+            f.prefetch(self.weights, f.add(ahead, n * steps * LINE // size), k.weight_type, near=False)
+
+    # ---- outputs
+
+    def leave(self) -> None:
+        """Outputs, or the sums so far for the chunks to come."""
+        f, k = self.f, self.k
+        if k.chunks == 1:
+            self.finish()
+            return
+        with f.b.if_else(f.b.icmp_signed("==", f.value(self.chunk), I64(k.chunks - 1))) as (ends, goes_on):
+            with ends:
+                self.finish()
+            with goes_on:
+                self.spill(self.partial)
+
+    def spill(self, to: ir.Value) -> None:
+        """Stores the sums row by row."""
+        for t, total in enumerate(self.sums):
+            self.f.store(self.f.read(total), to, t * self.k.lanes, self.body.dtype, self.k.lanes)
+
+    def finish(self) -> None:
+        """Outputs of the rows that are there: all of them straight from registers, or what the last tile has."""
+        f, k, dtype = self.f, self.k, self.body.dtype
+        whole = not k.ragged and k.columns % self.body.group == 0
+        mask = None if whole else self.body.inside(self.column)
+        count = f.sub(k.rows, self.row)
+        with f.b.if_else(f.b.icmp_signed(">=", f.value(count), I64(self.height))) as (all_rows, some):
+            with all_rows:
+                for t, total in enumerate(self.sums):
+                    self.put(f.read(total), t, mask)
+            with some:
+                tile = f.address(self.body.work, k.tile_at, dtype)
+                self.spill(tile)
+                with f.loop(0, count) as t:
+                    self.put(f.load(tile, f.mul(t, k.lanes), dtype, k.lanes), t, mask)
+
+    def put(self, value: ir.Value, t: Index, mask: ir.Value | None) -> None:
+        """Sums of a row, taken back, finished and stored."""
+        f, k = self.f, self.k
+        back = f.load(self.body.work, f.add(k.returns_at, self.row, t), self.body.dtype)
+        index = k.view.index(f, self.corner, f.add(self.row, t), self.column)
+        self.body.put(f.b.fmul(value, f.splat(back, k.lanes)), index, mask)

@@ -1,0 +1,183 @@
+"""Matrix products with three quarters of the multiplications: S. Winograd's inner product, for half of all elements.
+
+    a0 b0 + a1 b1 = (a0 + b1) (a1 + b0) - a0 a1 - b0 b1
+
+takes one multiplication and two additions for every output, where the last two terms belong to a row and to a column
+and are summed once. Zen 4 has units for additions beside those for multiply-adds, which stand idle else. Of every FOUR
+elements of K the first two are multiplied as ever, and the last two so: three multiply-adds and two additions, which
+take the time of the three.
+
+Rounding is in proportion to |a|² + |b|², which is least where rows and columns are as long as each other (R. Brent,
+"Error analysis of algorithms for matrix multiplication and triangular decomposition using Winograd's identity", Numer.
+Math. 16, 1970). So columns of `b` are packed times powers of two that make their largest elements alike, and the rows
+of `a` are copied to the worker's scratch times powers of two that make their lengths those of the columns. No row errs
+by what is in another one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.cpu.emit.sizes import Size
+from brickrt.ops.cpu.strassen.scheme import StrassenScheme
+from brickrt.ops.cpu.strassen.second_factors import column_sizes
+from brickrt.ops.cpu.strassen.sizes import BLOCKS
+
+FOUR = 4  # elements of K, of which two are paired
+WORKING = 8  # registers beside the sums of a tile: weights of four elements of K, and what is multiplied
+SHORTEST = 12  # rows of a tile, at least, where there are so many: fewer sums do not hide how long each takes
+TILE_ROWS = 0.5  # rows that take as long as beginning and ending a tile
+LARGEST = 15  # as a power of two, of the columns of `b`: no float16 is larger, and none loses bits
+F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
+
+
+@dataclass(frozen=True)
+class PairedScheme(StrassenScheme):
+    """`shape_class` as in `StrassenScheme`, with groups of two blocks of columns. Weights are float32 or float16."""
+
+    levels: ClassVar[int] = 0
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of every register tile. The last one may reach beyond the box's rows."""
+        return self.decided[0] if self.decided else tile_height(int(self.rows), self.most)
+
+    @property
+    def most(self) -> int:
+        """Rows of a register tile, at most."""
+        return self.isa.registers - WORKING
+
+    @property
+    def tile_count(self) -> int | Size:
+        """Register tiles that cover the box's rows."""
+        return -(-self.rows // self.tile_rows)
+
+    @property
+    def covered_rows(self) -> int | Size:
+        """Rows of all tiles."""
+        return self.tile_count * self.tile_rows
+
+    @property
+    def weight_type(self) -> np.dtype:
+        """See `StrassenScheme`."""
+        return self.ins[1].dtype
+
+    @property
+    def length(self) -> int:
+        """That of a row of `a` once it is scaled, as a power of two: near that of columns whose elements are normally
+        distributed."""
+        return LARGEST - 1 + round(math.log2(self.view.depth) / 2)
+
+    # ---- workspace, in elements: rows of a chunk, a tile, per row what belongs to it, sums of the chunks so far
+
+    @property
+    def tile_at(self) -> int | Size:
+        """A register tile."""
+        return self.covered_rows * self.sum_stride
+
+    @property
+    def row_values(self) -> int | Size:
+        """Elements that hold a number for every row."""
+        return -(-self.covered_rows // self.lanes) * self.lanes
+
+    @property
+    def norms_at(self) -> int | Size:
+        """Sums of squares of rows."""
+        return self.tile_at + self.most * self.lanes
+
+    @property
+    def scales_at(self) -> int | Size:
+        """What rows are multiplied by."""
+        return self.norms_at + self.row_values
+
+    @property
+    def returns_at(self) -> int | Size:
+        """What takes sums of scaled rows back; 0 for rows of zeros."""
+        return self.scales_at + self.row_values
+
+    @property
+    def products_at(self) -> int | Size:
+        """Sums of the products of a row's pairs, in a chunk."""
+        return self.returns_at + self.row_values
+
+    @property
+    def partial_at(self) -> int | Size:
+        """Sums of the chunks so far: block by block of columns, the rows of all tiles."""
+        return self.products_at + self.row_values
+
+    @property
+    def partial_elements(self) -> int | Size:
+        """Room for those of a group of columns."""
+        return self.covered_rows * BLOCKS * self.lanes
+
+    @property
+    def workspace(self) -> int:
+        """See `StrassenScheme`."""
+        return F32.itemsize * (self.partial_at + (self.groups * self.partial_elements if self.chunks > 1 else 0))
+
+    # ---- weights
+
+    @property
+    def factors_elements(self) -> int:
+        """Elements of `b`, K up to whole chunks."""
+        return self.chunks * self.chunk_depth * self.padded_columns
+
+    @property
+    def sizes_at(self) -> int:
+        """Where what takes sums of scaled columns back lies behind them, in elements of four bytes."""
+        return self.factors_elements * self.weight_type.itemsize // F32.itemsize
+
+    @property
+    def pairs_at(self) -> int:
+        """Sums of the products of a column's pairs, behind that."""
+        return self.sizes_at + self.padded_columns
+
+    @property
+    def flag_at(self) -> int:
+        """See `StrassenScheme`."""
+        return self.pairs_at + self.padded_columns
+
+    def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
+        """`b` with scaled columns as [chunk, block of columns, K/chunks, lanes]; then, in float32, what takes columns
+        back, the sums of the products of their pairs, and a number that is not 0 where they are not finite."""
+        if i != 1:
+            return super().pack_parts(i, array)
+        b = self.view.matrix(array)
+        finite = np.isfinite(b).all()
+        b = np.pad(b, [(0, self.overhang), (0, self.padded_columns - self.columns)])
+        scaled, back = scaled_columns(b)
+        blocks = scaled.reshape(self.chunks, self.chunk_depth, -1, self.lanes).transpose(0, 2, 1, 3)
+        rest = [back, pair_products(scaled) if finite else np.zeros_like(back), np.array([not finite], F32)]
+        return [np.ascontiguousarray(blocks), np.concatenate(rest).view(self.weight_type)]
+
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        if i == 1:
+            return (self.flag_at + 1) * F32.itemsize // self.weight_type.itemsize
+        return super().packed_elements(i)
+
+
+def tile_height(rows: int, most: int) -> int:
+    """Rows of the tiles of at most `most` rows that cover `rows` rows in the least time."""
+    heights = range(most, min(SHORTEST, most) - 1, -1)
+    return min(heights, key=lambda height: -(-rows // height) * (height + TILE_ROWS)) if rows > most else max(1, rows)
+
+
+def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns of `b` times powers of two that bring their largest magnitudes to 2**LARGEST or up to twice that, and
+    what takes them back, float32; columns that are not finite stay as they are."""
+    sizes = column_sizes(b.astype(F32))
+    back = np.ldexp(np.where(sizes > 0, sizes, np.ldexp(F32.type(1), LARGEST)), -LARGEST)
+    back = np.where(np.isfinite(b).all(axis=0), back, 1).astype(F32)
+    return (b / back).astype(b.dtype), back
+
+
+def pair_products(b: np.ndarray) -> np.ndarray:
+    """For each column the sum of the products of its pairs: the third and the fourth element of every four."""
+    pairs = b.reshape(-1, FOUR, b.shape[1])[:, 2:].astype(np.float64)
+    return pairs.prod(axis=1).sum(axis=0).astype(F32)
