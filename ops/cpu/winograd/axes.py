@@ -110,6 +110,11 @@ class Axis:
         """Inputs from the first that an output reads to the last."""
         return (self.r - 1) * self.dilation + 1
 
+    def after(self, tiles: int) -> int:
+        """Outputs from a tile to the one so many further on."""
+        steps, phase = divmod(tiles, self.phases)
+        return steps * self.m * self.phases + phase
+
     def tiles(self, outputs: Number) -> Number:
         """Tiles that cover so many outputs, one number or an array: of each phase equally many."""
         each = -(-outputs // self.phases)

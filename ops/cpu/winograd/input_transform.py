@@ -13,6 +13,8 @@ from brickrt.ops.cpu.winograd.frame import AxisRange, TileGroup, WinogradFrame, 
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects, TileRange
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
+AHEAD = 2  # tiles between the one in work and the one whose inputs are asked for
+
 
 class InputTransform:
     """Emits the input transform of a blocked input, and a first look at its tiles (`tile_ranges.py`)."""
@@ -113,12 +115,16 @@ class InputTransform:
         return ok
 
     def direct(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
-        """The n×n vectors of a tile that may all be read."""
+        """The n×n vectors of a tile that may all be read. Those of a later tile are brought to L2 in the meantime."""
         f, k, (down, across), dtype = self.f, self.k, self.axes, self.frame.input_type
         start = f.address(self.frame.x, f.add(base, f.dot(corner, self.strides)), dtype)
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
 
         rows = [f.address(start, r * sy, dtype) for r in range(down.n)]
+        ahead = across.after(AHEAD) * across.stride * self.strides[1]
+        for row in rows:
+            for c in range(across.n - across.m, across.n):  # tiles between have the others
+                f.prefetch(row, f.add(ahead, c * sx), dtype, near=False)
         return [[f.load(row, c * sx, dtype, k.lanes) for c in range(across.n)] for row in rows]
 
     def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:

@@ -24,7 +24,19 @@ class OutputTransform:
             row = f.add(f.mul(f.sub(z, group.lo), group.blocks), tile.block)
             at = f.add(f.mul(f.add(f.mul(row, frame.own), b), k.t * k.lanes), f.mul(tile.place, k.lanes))
             channel = f.mul(f.add(frame.first_block, b), k.lanes)
+            self.prefetch(tile, z, channel)
             self.store(self.transformed(f.address(frame.m, at, frame.dtype), channel), tile, z, channel)
+
+    def prefetch(self, tile: WinogradTile, z: Index, channel: Index) -> None:
+        """Asks for the lines that the next tile's outputs are written to."""
+        f, k, frame = self.f, self.k, self.frame
+        _, down, across = k.axes
+        first = offset_of(f, k.out, frame.index(tile.n, channel, (z, *tile.corner)))
+        _, *steps = frame.strides(k.out.strides)
+        rows = (f.add(first, i * down.dilation * steps[0], across.after(1) * steps[1]) for i in range(down.m))
+        for row in [f.address(frame.out, row, k.out.dtype) for row in rows]:
+            for j in range(across.m):
+                f.prefetch(row, j * across.dilation * steps[1], k.out.dtype, write=True)
 
     def transformed(self, start: ir.Value, channel: Index) -> list[list[ir.Value]]:
         """The tile's outputs, with bias."""
