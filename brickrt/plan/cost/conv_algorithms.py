@@ -36,6 +36,7 @@ from brickrt.plan.cost.constants import (
     TRANSFORM_BYTES,
     TRANSFORM_FLOPS,
     WINOGRAD_MARGIN,
+    WINOGRAD_PAIRS,
 )
 from brickrt.plan.cost.roofline import compute_us, read_us
 from brickrt.plan.cost.strassen import (
@@ -52,7 +53,10 @@ from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
-EDGES = {f"winograd{m}{raw}": m for raw in ("", RAW) for m in (6, 5, 4, 3, 2)}  # outputs of a tile along each dimension
+PAIRS = "-paired"  # ends the names of Winograd's algorithms with paired channels
+EDGES = {
+    f"winograd{m}{way}": m for way in ("", RAW, PAIRS) for m in (6, 5, 4, 3, 2)
+}  # outputs of a tile along each dimension
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
@@ -88,7 +92,7 @@ def possible_algorithms(
         return []
     if _may_transform(graph, layouts, node):
         assert isinstance(node.op, Conv)
-        return _transforms(graph, node)
+        return _transforms(graph, node, device)
     return possible_schemes(graph, node, device, constants) if _is_product(layouts, node) else []
 
 
@@ -105,7 +109,7 @@ def weight_growth(op: Op, algorithm: str | None) -> float:
 def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int, constants: int) -> CoreShare:
     """What a core computes of a convolution by one of Winograd's algorithms."""
     if not keeps_weights(algorithm):
-        return CoreShare(boxes, pieces, constants)
+        return CoreShare(boxes, pieces, constants, paired=pairs(algorithm))
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = axes_of(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
@@ -116,6 +120,11 @@ def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int
 def keeps_algorithm(node: Node, algorithm: str) -> bool:
     """Whether a node keeps its algorithm in bricks of several layers: those have few pixels for Strassen's scheme."""
     return not (isinstance(node.op, Conv) and algorithm in LEVELS)
+
+
+def pairs(algorithm: str) -> bool:
+    """Whether one of Winograd's algorithms has paired channels."""
+    return algorithm.endswith(PAIRS)
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
@@ -171,6 +180,7 @@ class CoreShare:
     constants: int
     raw_bytes: int = 0
     once: bool = False
+    paired: bool = False
 
 
 def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
@@ -183,7 +193,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
     panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0 and not share.once
-    sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel, raw)
+    ob, bytes_ = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
+    sizes = choose_sizes(tiles, depth, ob, device.registers, bytes_, raw, share.paired)
     padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
     products = padded * depth * taps * axes.products * channels * blocks
@@ -197,6 +208,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
+    if share.paired:  # of three blocks of channels two are multiplied at once
+        products *= (1 - channels // device.lanes // 3 / blocks_in) * WINOGRAD_PAIRS
     arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
     if share.raw_bytes:
         made = share.boxes if share.once else sweeps
@@ -268,7 +281,7 @@ def _computes_float32(graph: Graph, node: Node) -> bool:
     return alike and known and all(b.dtype == FLOAT32 for b in biases)
 
 
-def _transforms(graph: Graph, node: Node) -> list[str]:
+def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     """Winograd's algorithms for a convolution: of narrow weights, and of strides, there are not all."""
     op, kernel = node.op, graph.ins(node)[1]
     assert isinstance(op, Conv)
@@ -276,14 +289,16 @@ def _transforms(graph: Graph, node: Node) -> list[str]:
     strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
     if kernel.dtype == FLOAT16:
         return [] if strided else [name for name in names if keeps_weights(name)]
-    return [name for name in names if not (strided and keeps_weights(name))]
+    names = [name for name in names if not (strided and (keeps_weights(name) or pairs(name)))]
+    wide = device.double_pumped and graph.ins(node)[0].shape[1] >= 3 * device.lanes
+    return [name for name in names if wide or not pairs(name)]
 
 
 def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:
     op = node.op
     assert isinstance(op, Conv)
     direct = conv_us(graph, node, device, DIRECT, constants)
-    times = {name: conv_us(graph, node, device, name, constants) for name in _transforms(graph, node)}
+    times = {name: conv_us(graph, node, device, name, constants) for name in _transforms(graph, node, device)}
     if not times:
         return DIRECT
     best = min(times, key=times.__getitem__)

@@ -16,7 +16,8 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, fill, type_suffix, vector, zeros
 
 BITS = np.dtype(np.int32)
-POWER = 1 << 23  # from a magnitude to twice it
+MANTISSA = 23  # bits
+POWER = 1 << MANTISSA  # from a magnitude to twice it
 NAN = (1 << 31) - 1  # the greatest of all, and all bits but the sign
 EXPONENT_OF_ONE = 127
 SPREAD = 4  # as a power of two, between values that are mixed: fast algorithms round in proportion to the largest

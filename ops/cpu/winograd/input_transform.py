@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
-from brickrt.ops.cpu.emit.magnitudes import lanes_before, nothing
+from brickrt.ops.cpu.emit.magnitudes import greater, greatest_lane, lanes_before, magnitudes, nothing
 from brickrt.ops.cpu.winograd.frame import AxisRange, TileGroup, WinogradFrame, WinogradTile
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects, TileRange
+from brickrt.ops.cpu.winograd.tile_values import TileValues
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
 AHEAD = 2  # tiles between the one in work and the one whose inputs are asked for
@@ -42,8 +44,9 @@ class InputTransform:
         with self.residues() as residue, f.loop(0, k.blocks_in) as c:
             start = f.add(base, f.mul(c, k.ins[0].strides[1]))
             first = [f.add(at, r) for at, r in zip(corner, residue, strict=True)]
-            d = self.guarded(start, first) if guarded else self.direct(start, first)
-            self.store(d, tile, z, f.add(f.mul(self.frame.residue(residue), k.blocks_in), c))
+            self.store(
+                self.read(start, first, guarded), tile, z, f.add(f.mul(self.frame.residue(residue), k.blocks_in), c)
+            )
             self.look(found, start, first, guarded, lanes_before(f, k.lanes, c, k.ins[0].shape[1]), residue)
         self.suspects.note(self.suspects.at(slot(self.frame, z), tile), found.suspect())
 
@@ -114,6 +117,10 @@ class InputTransform:
             ok = f.b.and_(ok, f.b.icmp_signed("<=", f.value(end), f.value(span.last)))
         return ok
 
+    def read(self, base: Index, corner: Sequence[Index], guarded: bool) -> list[list[ir.Value]]:
+        """The n×n vectors of a tile of a channel block that begins at `base`."""
+        return self.guarded(base, corner) if guarded else self.direct(base, corner)
+
     def direct(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """The n×n vectors of a tile that may all be read. Those of a later tile are brought to L2 in the meantime."""
         f, k, (down, across), dtype = self.f, self.k, self.axes, self.frame.input_type
@@ -152,12 +159,50 @@ class InputTransform:
         """Bᵀ d B into vector `c` of V; each row is stored before the next is computed, which spills less."""
         f, k, (down, across) = self.f, self.k, self.axes
         columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
-        block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), tile.block)
-        at = f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
-        start = f.address(self.frame.v, at, self.frame.dtype)
+        start = f.address(self.frame.v, self.place(tile, z, c), self.frame.dtype)
         for r in range(down.n):
             for x, value in enumerate(input_rows(f, [column[r] for column in columns], across)):
                 f.store(value, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
+
+    def place(self, tile: WinogradTile, z: Index, c: Index) -> Index:
+        """Where vector `c` of a tile's first plane lies in V."""
+        f, k = self.f, self.k
+        block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), tile.block)
+        return f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
+
+
+class PairedInput(InputTransform):
+    """Emits the input transform for paired channels: of each tile times the power of two that `TileValues` tells."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        super().__init__(frame)
+        self.values = TileValues(frame)
+
+    def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
+        """Looks at all of a tile, then transforms it."""
+        f, k, found = self.f, self.k, TileRange(self.frame)
+        step = k.ins[0].strides[1]
+
+        def kept(c: Index) -> ir.Value:
+            return lanes_before(f, k.lanes, c, k.ins[0].shape[1])
+
+        def largest() -> ir.Value:
+            most = f.variable(nothing(k.lanes))
+            with f.loop(0, k.blocks_in) as c:
+                at = f.add(base, f.mul(c, step))
+                for value in chain(*self.read(at, corner, guarded)):
+                    f.change(most, greater(f, f.read(most), magnitudes(f, value, kept(c))))
+            return greatest_lane(f, f.read(most))
+
+        with f.loop(0, k.blocks_in) as c:
+            self.look(found, f.add(base, f.mul(c, step)), corner, guarded, kept(c), (0, 0))
+        number = self.suspects.at(slot(self.frame, z), tile)
+        self.suspects.note(number, found.suspect())
+        scale = f.splat(self.values.scale(number, found.greatest(), largest), k.lanes)
+        with f.loop(0, k.blocks_in) as c:
+            d = self.read(f.add(base, f.mul(c, step)), corner, guarded)
+            self.store([[f.b.fmul(value, scale) for value in row] for row in d], tile, z, c)
+        self.values.add_pairs(number, self.place(tile, z, 0), k.t * k.lanes)
 
 
 def slot(frame: WinogradFrame, z: Index) -> Index:

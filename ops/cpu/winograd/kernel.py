@@ -18,12 +18,13 @@ from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.cpu.winograd.direct_tiles import DirectTiles
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.gather import GatheredInput
-from brickrt.ops.cpu.winograd.input_transform import InputTransform
+from brickrt.ops.cpu.winograd.input_transform import InputTransform, PairedInput
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
+from brickrt.ops.cpu.winograd.paired_products import PairedProducts
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
-from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED, transforms_once
+from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, PAIRED, STORED, transforms_once
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
@@ -35,8 +36,8 @@ class WinogradKernel(WinogradScheme):
     def emit(self, f: FunctionEmitter) -> None:
         """Groups of tiles, then runs of planes; all phases of one before the next, the last where tiles are suspect."""
         frame = WinogradFrame(self, f)
-        read = GatheredInput(frame) if self.gathers else InputTransform(frame)
-        phases = (read, self.products(frame), OutputTransform(frame))
+        read = GatheredInput if self.gathers else PairedInput if self.paired else InputTransform
+        phases = (read(frame), self.products(frame), OutputTransform(frame))
         suspects = Suspects(frame)
         with f.loop(0, frame.total, self.group) as first:
             suspects.begin()
@@ -53,16 +54,19 @@ class WinogradKernel(WinogradScheme):
         """What emits the products; weights that are transformed once are so before all tiles."""
         if self.transforms_once:
             return WholeProducts(frame)
+        if self.paired:
+            return PairedProducts(frame)
         return RawProducts(frame) if self.raw else Products(frame)
 
 
 @dataclass(frozen=True)
 class WinogradMaker:
     """Makes Winograd kernels whose tiles have `edge` outputs along each tiled dimension; `raw` ones transform weights
-    while they run."""
+    while they run, `paired` ones have paired channels (`paired_products.py`)."""
 
     edge: int
     raw: bool = False
+    paired: bool = False
     prefetches: ClassVar[bool] = WinogradKernel.prefetches
 
     def __call__(
@@ -93,5 +97,7 @@ class WinogradMaker:
 
     def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
         """Where weights are transformed."""
+        if self.paired:
+            return PAIRED
         nbytes = 4 * x.shape[1] * out.shape[1] * axes.planes * axes.swept.r
         return STORED if not self.raw else ONCE if transforms_once(nbytes) else ANEW

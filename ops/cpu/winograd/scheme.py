@@ -23,12 +23,13 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.magnitudes import MOST
+from brickrt.ops.cpu.emit.magnitudes import FOUR, MOST
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, ONCE, Sizes, choose_sizes, register_tiles
+from brickrt.ops.cpu.winograd.paired_weights import paired_weights
+from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, ONCE, PAIRED, STORED, Sizes, choose_sizes, register_tiles
 from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
 
@@ -76,7 +77,12 @@ class WinogradScheme(Kernel):
     @property
     def raw(self) -> bool:
         """Whether weights are packed as they are alone (`raw_products.py`)."""
-        return bool(self.shape_class[5])
+        return self.shape_class[5] not in (STORED, PAIRED)
+
+    @property
+    def paired(self) -> bool:
+        """Whether a third of the products are of pairs of channels (`paired_products.py`)."""
+        return self.shape_class[5] == PAIRED
 
     @property
     def transforms_once(self) -> bool:
@@ -120,6 +126,8 @@ class WinogradScheme(Kernel):
         """Blocks of output channels of a register tile."""
         if self.decided:
             return self.decided[1]
+        if self.paired:
+            return 1
         align, blocks = self.shape_class[1], self.out.channel_blocks
         return 2 if blocks >= 2 and align % 2 == 0 else 1
 
@@ -129,9 +137,8 @@ class WinogradScheme(Kernel):
         if self.decided:
             return self.decided[0]
         _, _, tiles, depth, *_ = self.shape_class
-        return choose_sizes(
-            tiles, depth, self.ob, self.isa.registers, self.weight_bytes, self.raw and not self.transforms_once
-        )
+        anew = self.raw and not self.transforms_once
+        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, anew, self.paired)
 
     @property
     def room(self) -> tuple[int, int]:
@@ -151,7 +158,7 @@ class WinogradScheme(Kernel):
     @property
     def counts(self) -> list[int]:
         """How many tiles a register tile may have."""
-        return register_tiles(self.ob, self.isa.registers)
+        return register_tiles(self.ob, self.isa.registers, self.paired)
 
     @property
     def most(self) -> int:
@@ -214,7 +221,19 @@ class WinogradScheme(Kernel):
     def workspace(self) -> int:
         """All that phases leave for each other, elements of 4 bytes."""
         plane = self.whole_plane if self.transforms_once else self.chunk_plane
-        return 4 * (self.chunk_at + (self.axes.planes * plane if self.raw else 0))
+        more = self.axes.planes * plane if self.raw else self.tile_values * self.ring * self.room[0] * self.paired
+        return 4 * (self.chunk_at + more)
+
+    @property
+    def triples(self) -> int:
+        """How often there are three whole blocks of input channels, of which the second and the third are paired."""
+        return self.ins[0].shape[1] // self.lanes // 3 if self.paired else 0
+
+    @property
+    def tile_values(self) -> int:
+        """Numbers kept for a tile in a plane of the input: the products of its pairs for each of the n² planes, behind
+        what takes its sums back."""
+        return 1 + -(-self.axes.planes // FOUR) * FOUR
 
     @property
     def chunk_at(self) -> int:
@@ -245,7 +264,20 @@ class WinogradScheme(Kernel):
     @property
     def transformed_elements(self) -> int:
         """Packed weights before those as they are; none of them raw."""
-        return 0 if self.raw else self.weight_bytes // 4 // self.out.shape[1] * self._padded
+        if self.raw:
+            return 0
+        products = self.weight_bytes // 4 // self.out.shape[1] * self._padded
+        return products + (self.axes.planes * self._padded * (1 + self.axes.swept.r) if self.paired else 0)
+
+    @property
+    def returns_at(self) -> int:
+        """Elements before what takes sums of scaled channels back, [n²][block][lanes], if `paired`."""
+        return self.weight_bytes // 4 // self.out.shape[1] * self._padded
+
+    @property
+    def pairs_at(self) -> int:
+        """Elements before the sums of the products of their pairs, [n²][block][swept tap][lanes]."""
+        return self.returns_at + self.axes.planes * self._padded
 
     @property
     def _padded(self) -> int:
@@ -263,7 +295,10 @@ class WinogradScheme(Kernel):
             w = np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]) if missing else array
             w = self._walked(w)
             parts = [self._direct(w), must_not_transform(array)]
-            return parts if self.raw else [self._transformed(w), *parts]
+            if self.raw:
+                return parts
+            u = self._transformed(w)
+            return [*(paired_weights(u, self.triples * 3 * self.lanes) if self.paired else [u]), *parts]
         if i == 2 and self.op.bias:
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)

@@ -8,8 +8,9 @@ from functools import lru_cache
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
 WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, which then stay in a cache that cores share
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
+PAIRED = 3  # before the run, for products with paired channels (`paired_products.py`)
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
-FEWER_TILES = (16, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
+FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
 
 
@@ -28,13 +29,15 @@ def transforms_once(weight_bytes: int) -> bool:
     return weight_bytes <= WHOLE
 
 
-def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes: int, raw: bool = False) -> Sizes:
-    """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels.
+def choose_sizes(
+    tiles: int, planes: int, ob: int, registers: int, weight_bytes: int, raw: bool = False, paired: bool = False
+) -> Sizes:
+    """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels, perhaps `paired`.
 
     One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
     and transformed anew for each group.
     """
-    t = register_tile(tiles, ob, registers)
+    t = register_tile(tiles, ob, registers, paired)
     blocks = -(-tiles // t)
     if raw:
         group = t * -(-blocks // -(-blocks // MOST_BLOCKS))
@@ -45,15 +48,15 @@ def choose_sizes(tiles: int, planes: int, ob: int, registers: int, weight_bytes:
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
 
 
-def register_tiles(ob: int, registers: int) -> list[int]:
+def register_tiles(ob: int, registers: int, paired: bool = False) -> list[int]:
     """How many tiles a register tile may have: as many as registers allow, or one of a few lesser numbers. Code has
     products of each."""
-    most = min((registers - ob - 2) // ob, 24)
+    most = registers // 2 if paired else min((registers - ob - 2) // ob, 24)
     return [most, *(t for t in FEWER_TILES if t < most)]
 
 
 @lru_cache(maxsize=1 << 12)
-def register_tile(tiles: int, ob: int, registers: int) -> int:
+def register_tile(tiles: int, ob: int, registers: int, paired: bool = False) -> int:
     """As many tiles as registers allow, but not much padding."""
-    padded = {t: -(-tiles // t) * t for t in register_tiles(ob, registers)}
+    padded = {t: -(-tiles // t) * t for t in register_tiles(ob, registers, paired)}
     return next(t for t in padded if padded[t] <= 1.05 * min(padded.values()))

@@ -118,4 +118,8 @@ class TileRange:
             least = lesser(f, least, four)
         low = least_lane(f, least)
         least_square = f.b.bitcast(f.b.fmul(*[f.b.bitcast(low, FLOAT)] * 2), I32)
-        return f.b.not_(may_mix(f, greatest_lane(f, f.read(self.most)), least_square))
+        return f.b.not_(may_mix(f, self.greatest(), least_square))
+
+    def greatest(self) -> ir.Value:
+        """The bits of the greatest sum of squares of a channel's inputs."""
+        return greatest_lane(self.f, self.f.read(self.most))
