@@ -24,6 +24,7 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
+    PAIRED_ROWS,
     PAIRED_TIME,
     PREFETCHED_HIDDEN,
     SPILT_FACTORS,
@@ -237,9 +238,10 @@ class _Work:
         device, depth, levels = self.device, math.prod(self.chunks), self.levels
         chunks, parts = self.chunks[0], 2**levels
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
+        taken = np.maximum(rows, PAIRED_ROWS) if self.algorithm == PAIRED else rows
         wide = groups * self.unit // device.lanes
         filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
-        products = compute_us(1.0, device, STRASSEN_SHARE) * (rows * depth * wide * time_share(self.algorithm))
+        products = compute_us(1.0, device, STRASSEN_SHARE) * (taken * depth * wide * time_share(self.algorithm))
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
         moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
