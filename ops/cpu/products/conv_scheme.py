@@ -33,8 +33,8 @@ from brickrt.ops.types import Boxes
 STRAIGHT_CODE = 3
 """How much code a tile without a loop over channels is: LLVM looks at those beside it too."""
 LEAST, MOST = 16, 64
-"""Words of K that a tile sums where outputs of the one before are finished meanwhile: fewer are not enough steps, and for
-more it costs as much as it saves, as it does for more than the first number where finishing is short."""
+"""Words of K that a tile sums where outputs of the one before are finished meanwhile: fewer are not enough steps, and
+for more it costs as much as it saves, as it does for more than the first number where finishing is short."""
 ANY_ROW = (0, 0, 0, 0)
 """In place of `RowWindow.shape_class`, where code does not depend on it."""
 
