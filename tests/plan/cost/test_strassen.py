@@ -9,6 +9,7 @@ import pytest
 from brickrt.graph.ir import Graph
 from brickrt.ops.cpu.strassen.sizes import group_columns
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.plan.cost import strassen
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, layer_us, weight_growth
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS
@@ -24,6 +25,12 @@ SERVER = DeviceSpec(
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64, double_pumped=True,
 )  # fmt: skip
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
+
+
+@pytest.fixture(autouse=True)
+def no_pairs(monkeypatch):
+    """Strassen's scheme against direct products only: `test_paired_products.py` is about what is chosen above both."""
+    monkeypatch.setattr(strassen, "adds_beside", lambda _: False)
 
 
 def product(*shape: int, columns: int, dtype: type = np.float32) -> Graph:
@@ -182,27 +189,13 @@ def narrow_weights(rows: int, depth: int, columns: int) -> Graph:
 
 def test_sums_of_float16_weights_are_made_where_many_rows_share_them():
     """They stay as small as they are; the fewer rows, the longer it takes to make sums beside the products."""
-    graph, others = narrow_weights(512, 768, 3072), dataclasses.replace(SERVER, double_pumped=False)
-    assert chosen(graph, others) == "strassen2-raw"
-    assert chosen(narrow_weights(32, 768, 3072), others) is None
+    assert chosen(narrow_weights(512, 768, 3072)) == "strassen2-raw"
+    assert chosen(narrow_weights(32, 768, 3072)) is None
     assert weight_growth(MatMul(), "strassen2-raw") == 1
     wide, narrow = product(512, 768, columns=3072), narrow_weights(512, 768, 3072)
     names = "strassen2", "strassen2-raw"
     times = [layer_us(g, g.nodes[0], SERVER, name) for g, name in zip((wide, narrow), names, strict=True)]
     assert times[0] < times[1]
-
-
-def test_elements_of_k_are_paired_where_additions_take_no_time():
-    """Weights stay as they are, and few rows are enough: nothing is halved."""
-    graph = narrow_weights(512, 768, 3072)
-    assert chosen(graph) == "paired"
-    assert chosen(narrow_weights(32, 768, 3072)) == "paired"
-    assert chosen(narrow_weights(1, 768, 3072)) is None
-    assert chosen(graph, exact=True) is None
-    assert weight_growth(MatMul(), "paired") == 1
-    times = [layer_us(graph, graph.nodes[0], SERVER, name) for name in ("paired", "strassen2-raw", None)]
-    assert times == sorted(times)
-    assert times[0] > 3 / 4 * times[2]
 
 
 def test_weights_grow_by_three_quarters_per_level():
