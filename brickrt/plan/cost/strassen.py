@@ -24,6 +24,7 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
+    PAIRED_ROWS,
     PAIRED_TIME,
     PREFETCHED_HIDDEN,
     SPILT_FACTORS,
@@ -61,7 +62,9 @@ def keeps_weights(algorithm: str) -> bool:
 
 def weight_types(algorithm: str) -> tuple[np.dtype, ...]:
     """The types of the weights of an algorithm of `LEVELS`."""
-    return (FLOAT16,) if keeps_weights(algorithm) or algorithm == PAIRED else (FLOAT32,)
+    if algorithm == PAIRED:
+        return FLOAT16, FLOAT32
+    return (FLOAT16,) if keeps_weights(algorithm) else (FLOAT32,)
 
 
 def stored_growth(algorithm: str) -> float:
@@ -82,9 +85,15 @@ def may_use(graph: Graph, node: Node, algorithm: str) -> bool:
     )
 
 
+def adds_beside(device: DeviceSpec) -> bool:
+    """Whether a core has units for additions beside those for multiply-adds, as those have that split operations in
+    two."""
+    return device.double_pumped
+
+
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
     """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
-    known = [name for name in LEVELS if name != PAIRED or device.double_pumped]  # those add beside multiply-adds
+    known = [name for name in LEVELS if name != PAIRED or adds_beside(device)]
     names = [name for name in known if may_use(graph, node, name)]
     return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]
 
@@ -237,9 +246,10 @@ class _Work:
         device, depth, levels = self.device, math.prod(self.chunks), self.levels
         chunks, parts = self.chunks[0], 2**levels
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
+        taken = np.maximum(rows, PAIRED_ROWS) if self.algorithm == PAIRED else rows
         wide = groups * self.unit // device.lanes
         filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
-        products = compute_us(1.0, device, STRASSEN_SHARE) * (rows * depth * wide * time_share(self.algorithm))
+        products = compute_us(1.0, device, STRASSEN_SHARE) * (taken * depth * wide * time_share(self.algorithm))
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
         moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])

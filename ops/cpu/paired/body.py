@@ -1,4 +1,4 @@
-"""The code of `PairedKernel`: per chunk of K scaled rows in scratch, then block by block of columns all tiles of rows."""
+"""The code of `PairedKernel`: per chunk of K scaled rows in scratch, then block by block of columns all tiles."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
+from brickrt.ops.cpu.emit.sizes import is_equal
 from brickrt.ops.cpu.paired.row_scales import PairedFrame, RowScales, scaled_matrices
-from brickrt.ops.cpu.strassen.sizes import BLOCKS
 
 LINE = 64  # bytes of a cache line
 STEP = 4  # elements of K, of which two are paired
@@ -21,7 +21,8 @@ class PairedBody(PairedFrame):
     def emit(self) -> None:
         """Matrices, chunks of K, blocks of columns, tiles of rows."""
         f, k = self.f, self.k
-        first, last = (f.mul(end, BLOCKS) for end in self.groups())
+        low, high = f.box(self.axis)
+        first, last = f.div(low, k.lanes), f.div(f.add(high, k.lanes - 1), k.lanes)
         with scaled_matrices(self) as corner, f.loop(0, k.chunks) as chunk:
             RowScales(self, corner, chunk).emit()
             with f.loop(first, last) as block, f.loop(0, k.tile_count) as tile:
@@ -58,6 +59,8 @@ class PairedTile:
     def emit(self) -> None:
         """Sums, from what is to be taken off them to what is stored."""
         f, k = self.f, self.k
+        for t in range(self.height):
+            self.body.epilogue.prefetch(self.body.out, self.index(t))
         self.sums = [f.variable(value) for value in self.initial()]
         rows = f.address(self.body.work, f.mul(self.row, k.sum_stride), self.body.dtype)
         with f.loop(0, k.chunk_depth, STEP) as c:
@@ -100,12 +103,14 @@ class PairedTile:
         """A line of the next block of columns, of which all tiles of rows take their share."""
         f, k = self.f, self.k
         size = k.weight_type.itemsize
-        lines = max(1, k.lanes * STEP * size // LINE)
-        steps = k.chunk_depth // STEP
-        number = f.add(f.mul(self.tile, steps), f.div(c, STEP))
-        ahead = f.add(f.mul(number, LINE // size), k.chunk_depth * k.lanes)
-        for n in range(lines if isinstance(k.tile_count, int) and k.tile_count < lines else 1):
-            f.prefetch(self.weights, f.add(ahead, n * steps * LINE // size), k.weight_type, near=False)
+        lines = max(1, k.lanes * STEP * size // LINE)  # of a step
+        apart = is_equal(k.tile_count, 1) * (LINE // size)  # one tile alone prefetches all lines, others one of a step
+        share = f.add(LINE // size, f.mul(lines - 1, apart))
+        number = f.add(f.mul(self.tile, k.chunk_depth // STEP), f.div(c, STEP))
+        panel = k.chunk_depth * k.lanes
+        ahead = f.add(f.minimum(f.mul(number, share), panel - LINE // size), panel)
+        for n in range(lines):
+            f.prefetch(self.weights, f.add(ahead, f.mul(n, apart)), k.weight_type, near=False)
 
     # ---- outputs
 
@@ -146,5 +151,8 @@ class PairedTile:
         """Sums of a row, taken back, finished and stored."""
         f, k = self.f, self.k
         back = f.load(self.body.work, f.add(k.returns_at, self.row, t), self.body.dtype)
-        index = k.view.index(f, self.corner, f.add(self.row, t), self.column)
-        self.body.put(f.b.fmul(value, f.splat(back, k.lanes)), index, mask)
+        self.body.put(f.b.fmul(value, f.splat(back, k.lanes)), self.index(t), mask)
+
+    def index(self, t: Index) -> list[Index]:
+        """Where a row's outputs lie."""
+        return self.k.view.index(self.f, self.corner, self.f.add(self.row, t), self.column)

@@ -7,7 +7,7 @@ zeros, whose sums are multiplied by 0 in the end.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from llvmlite import ir
@@ -19,7 +19,6 @@ from brickrt.ops.cpu.strassen.direct_rows import DirectRows
 from brickrt.ops.cpu.strassen.frame import StrassenFrame
 
 
-
 class PairedFrame(StrassenFrame):
     """The frame of a kernel with paired elements."""
 
@@ -28,7 +27,7 @@ class PairedFrame(StrassenFrame):
 
 LEAST, MOST = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled
 MANTISSA = 23  # bits
-AHEAD = 4  # rows
+WAYS = 4  # sums that are added up side by side
 
 
 @contextmanager
@@ -91,12 +90,13 @@ class RowScales:
     def measure(self, row: Index, start: Index) -> None:
         """The row's sum of squares, what it is multiplied by, and what takes its sums back."""
         f, k = self.f, self.k
-        total = f.variable(self.body.zero)
-        with f.loop(0, k.view.depth, k.lanes) as c:
+
+        def square(c: Index) -> tuple[ir.Value, ir.Value]:
             mask = f.tail_mask(f.sub(k.view.depth, c), k.lanes) if k.view.depth % k.lanes else None
             value = f.load(self.a, f.add(start, k.view.depth_offset(f, c)), self.body.dtype, k.lanes, mask)
-            f.change(total, f.fma(value, value, f.read(total)))
-        norm = self.added(f.read(total))
+            return value, value
+
+        norm = self.summed(-(-k.view.depth // k.lanes), square)
         half = f.b.ashr(f.b.sub(f.b.ashr(f.b.bitcast(norm, I32), I32(MANTISSA)), I32(EXPONENT_OF_ONE)), I32(1))
         scale, back = (self.power(f.b.sub(I32(0), half), k.length), self.power(half, -k.length))
         fits = in_range(self.body, norm)
@@ -108,6 +108,19 @@ class RowScales:
         """2 to the power of `exponent` and `more`."""
         f = self.f
         return f.b.bitcast(f.b.shl(f.b.add(exponent, I32(EXPONENT_OF_ONE + more)), I32(MANTISSA)), FLOAT)
+
+    def summed(self, vectors: int, factors: Callable[[Index], tuple[ir.Value, ir.Value]]) -> ir.Value:
+        """The sum of products over so many vectors of a row, WAYS at a time, for which `factors` gives both factors."""
+        f, k = self.f, self.k
+        totals = [f.variable(self.body.zero) for _ in range(WAYS)]
+        whole = vectors - vectors % WAYS
+        with f.loop(0, whole, WAYS) as n:
+            for way, total in enumerate(totals):
+                f.change(total, f.fma(*factors(f.mul(f.add(n, way), k.lanes)), f.read(total)))
+        with f.loop(whole, vectors) as n:
+            f.change(totals[0], f.fma(*factors(f.mul(n, k.lanes)), f.read(totals[0])))
+        first, second, third, fourth = (f.read(total) for total in totals)
+        return self.added(f.b.fadd(f.b.fadd(first, second), f.b.fadd(third, fourth)))
 
     def added(self, value: ir.Value) -> ir.Value:
         """The sum of a vector's lanes, half by half."""
@@ -123,12 +136,13 @@ class RowScales:
         scale = f.splat(f.load(self.body.work, f.add(k.scales_at, row), dtype), k.lanes)
         to = f.address(self.body.work, f.mul(row, k.sum_stride), dtype)
         swapped = [lane + 1 if lane % 4 == 2 else k.lanes for lane in range(k.lanes)]
-        total = f.variable(self.body.zero)
-        with f.loop(0, k.chunk_depth, k.lanes) as c:
+
+        def pair(c: Index) -> tuple[ir.Value, ir.Value]:
             at = f.add(self.first, c)
             mask = f.tail_mask(f.sub(k.view.depth, at), k.lanes) if k.overhang else None
             place = f.add(start, k.view.depth_offset(f, at))
             value = f.b.fmul(f.load(self.a, place, dtype, k.lanes, mask), scale)
             f.store(value, to, c, dtype, k.lanes)
-            f.change(total, f.fma(value, f.shuffle(value, zeros(value.type), swapped), f.read(total)))
-        self.put(self.added(f.read(total)), k.products_at, row)
+            return value, f.shuffle(value, zeros(value.type), swapped)
+
+        self.put(self.summed(k.chunk_depth // k.lanes, pair), k.products_at, row)

@@ -37,10 +37,11 @@ def test_algorithms_multiply_less():
         assert multiply_adds(graph, conv, f"winograd{edge}") == pytest.approx(16 * 32 * 24 * 24 * products)
     assert multiply_adds(graph, conv, "winograd4") < direct / 3
     whole = 32 * 24 * 24 * 24
-    assert [multiply_adds(graph, product, name) for name in (None, "strassen", "strassen2")] == [
+    assert [multiply_adds(graph, product, name) for name in (None, "strassen", "strassen2", "paired")] == [
         whole,
         whole * 7 / 8,
         whole * 49 / 64,
+        whole * 3 / 4,
     ]
 
 
