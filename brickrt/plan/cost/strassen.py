@@ -62,7 +62,9 @@ def keeps_weights(algorithm: str) -> bool:
 
 def weight_types(algorithm: str) -> tuple[np.dtype, ...]:
     """The types of the weights of an algorithm of `LEVELS`."""
-    return (FLOAT16,) if keeps_weights(algorithm) or algorithm == PAIRED else (FLOAT32,)
+    if algorithm == PAIRED:
+        return (FLOAT32, FLOAT16)
+    return (FLOAT16,) if keeps_weights(algorithm) else (FLOAT32,)
 
 
 def stored_growth(algorithm: str) -> float:
@@ -85,7 +87,7 @@ def may_use(graph: Graph, node: Node, algorithm: str) -> bool:
 
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
     """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
-    known = [name for name in LEVELS if name != PAIRED or device.double_pumped]  # those add beside multiply-adds
+    known = [name for name in LEVELS if name != PAIRED or device.pairs]
     names = [name for name in known if may_use(graph, node, name)]
     return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]
 
