@@ -9,11 +9,11 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic import integers, vector_math
 from brickrt.ops.cpu.arithmetic.conversions import compare, convert
-from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_byte, store_shifted_byte
+from brickrt.ops.cpu.arithmetic.quantize import less_zero, rounded_byte, store_byte, store_shifted_byte
 from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, computed_type, fill, register_type, vector
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, computed_type, fill, register_type, vector
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 from brickrt.ops.types import is_floating
 
@@ -78,9 +78,18 @@ class _Printer:
             if isinstance(zero, int):
                 return store_byte(self.f, self.value(inner), zero)
             return store_shifted_byte(self.f, self.value(inner), self.value(zero), self.value(zero.args[0]))
+        moved = less_zero(expr)
+        if moved:
+            return self._less(*moved)
         expr = _without_division(expr)
         args = [self.value(a) for a in expr.args]
         return self._shared((expr.fn, expr.dtype, *map(id, args)), lambda: apply(self.f, expr, args))
+
+    def _less(self, byte: Apply, zero: int) -> ir.Value:
+        """An unsigned byte less an integer, as a float: subtracted as integers, which more units do."""
+        x = self.value(byte.args[0])
+        wide = self.f.b.zext(x, vector(I32, self.lanes))
+        return self.f.b.sitofp(self.f.b.sub(wide, fill(wide.type, zero)), vector(FLOAT, self.lanes))
 
     def _shared(self, key: tuple, make: Callable[[], ir.Value]) -> ir.Value:
         if key not in self.by_content:

@@ -50,9 +50,17 @@ def store_shifted_byte(f: FunctionEmitter, x: ir.Value, zero: ir.Value, byte: ir
 
 
 def _rounded(f: FunctionEmitter, x: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
-    """The lowest eight bits of x, rounded between two integers."""
+    """The lowest eight bits of x, rounded between two integers. The bits of floats above 0 are in the floats' order;
+    as integers they have the lesser one found by units that do not add floats."""
+    kind = vector(I32, lanes_of(x))
     x = f.b.select(f.b.fcmp_ordered(">", x, low), x, low)
-    x = f.b.select(f.b.fcmp_ordered("<", x, high), x, high)
-    lanes = lanes_of(x)
-    bits = f.b.bitcast(f.b.fadd(x, fill(x.type, UNITS)), vector(I32, lanes))
-    return f.b.trunc(bits, vector(I8, lanes))
+    bits, most = (f.b.bitcast(f.b.fadd(value, fill(x.type, UNITS)), kind) for value in (x, high))
+    return f.b.trunc(f.b.select(f.b.icmp_signed("<", bits, most), bits, most), vector(I8, lanes_of(x)))
+
+
+def less_zero(expr: Apply) -> tuple[Apply, int] | None:
+    """x and z where the expression is an unsigned byte x as a float, less an integer z."""
+    match expr:
+        case Apply(fn="sub", args=(Apply(fn="cast", args=(x,)) as byte, Const(value=z))) if x.dtype == U8:
+            return (byte, int(z)) if expr.dtype == F32 and z == int(z) and abs(z) <= LARGEST else None
+    return None

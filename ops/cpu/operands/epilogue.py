@@ -19,6 +19,7 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 
+LINE = 64  # bytes of a cache line
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
 
@@ -108,10 +109,18 @@ class BoundEpilogue:
             places = [f.b.gep(kept, [f.value(f.add(f.mul(at, width), k))], source_etype=kind) for k in range(width)]
             finish(at, [f.b.load(place, typ=kind) for place in places])
 
-    def prefetch(self, target: ir.Value, index: Sequence[Index]) -> None:
-        """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep."""
+    def prefetch(self, target: ir.Value, index: Sequence[Index], number: int = 0) -> None:
+        """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep: that
+        of pixel `number` of some that lie side by side, unless pixels before it are in the same lines."""
         f, e = self.f, self.epilogue
         for pointer, operand in zip(self.pointers, e.ins, strict=True):
-            if operand.shape == e.out.shape and operand.block == e.out.block:
+            if operand.shape == e.out.shape and operand.block == e.out.block and begins_line(operand, number):
                 f.prefetch(pointer, offset_of(f, operand, index), operand.dtype)
-        f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
+        if begins_line(e.out, number):
+            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
+
+
+def begins_line(operand: Operand, number: int) -> bool:
+    """Whether a cache line may begin with pixel `number` of a row, if one does with the first."""
+    stride = operand.strides[-1] * operand.dtype.itemsize
+    return not isinstance(stride, int) or stride >= LINE or number * stride % LINE < stride

@@ -9,7 +9,7 @@ from dataclasses import replace
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
+from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index, register_type, vector
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
@@ -19,6 +19,7 @@ from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
+from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
 
 
 class ConvBody(ConvOperands):
@@ -28,6 +29,9 @@ class ConvBody(ConvOperands):
         """`last` emits the last block of output channels, where that has code of its own."""
         super().__init__(kernel, f)
         self.last = last
+        if kernel.finishes_late:
+            kind = vector(register_type(kernel.sums), kernel.lanes)
+            self.late = LateEpilogue(f, kind, self.most, kernel.out.type.rank, self.put)
 
     @property
     def most(self) -> int:
@@ -46,6 +50,8 @@ class ConvBody(ConvOperands):
             bounds = (f.maximum(first, start), f.minimum(last, f.add(start, gb))) if grouped else (first, last)
             with f.loop(0, k.chunks) as chunk:
                 self.group(TilePosition(n, g, chunk, 0, 0, []), *bounds)
+        if self.late is not None:
+            self.late.rest()
 
     def group(self, place: TilePosition, first: Index, last: Index) -> None:
         """All blocks [first, last) of output channels, which belong to one group, of a chunk of its input channels."""
@@ -93,8 +99,9 @@ class ConvBody(ConvOperands):
         are walked, the output again."""
         f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
-        for _, _, index in self.places(place, out_x, tile):
-            self.epilogue.prefetch(self.out, index)
+        for _, t, index in self.places(place, out_x, tile):
+            within = tile.step == 1 and t < tile.count - 1
+            self.epilogue.prefetch(self.out, index, t if within else 0)
         if chunks == 1:
             self.prefetch_others(place, out_x, tile)
             self.sweep(acc, place, in_x, tile)
@@ -154,15 +161,24 @@ class ConvBody(ConvOperands):
         """Applies the epilogue to a tile's sums and stores them."""
         f, k = self.f, self.k
         each, first = place.count // k.op.gate_parts, f.div(place.block, k.op.gate_parts)
+        if self.late is not None:
+            self.late.rest()
+            self.late.put([acc.value(0, t) for t in range(tile.count)], self.places(place, out_x, tile)[0][2])
+            return
 
         def store(t: Index, sums: Sequence[ir.Value]) -> None:
             column = f.add(out_x, f.mul(t, tile.step))
             for j in range(each):
                 index = [place.n, f.mul(f.add(first, j), k.lanes), *place.at, column]
-                value = self.epilogue.apply(sums[j], index, others=sums[j + each :: each])
-                f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
+                self.put(sums[j], index, sums[j + each :: each])
 
         self.epilogue.each([[acc.value(j, t) for j in range(place.count)] for t in range(tile.count)], store)
+
+    def put(self, value: ir.Value, index: list[Index], others: Sequence[ir.Value] = ()) -> None:
+        """Applies the epilogue to a vector of sums and stores it."""
+        f, k = self.f, self.k
+        value = self.epilogue.apply(value, index, others=others)
+        f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 
     def sweep(self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile) -> None:
         """Adds all input channels of a chunk and all taps to a tile's accumulators."""

@@ -12,6 +12,7 @@ from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, z
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
+from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.operators.conv import ConvTranspose
 
@@ -42,6 +43,7 @@ class ConvOperands:
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if kernel.prefetch_bytes else None
         self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
@@ -77,6 +79,13 @@ class ConvOperands:
 
     # ---- weights
 
+    def beside(self, c: Index) -> None:
+        """What is done in a step of a tile's sweep besides its products."""
+        if self.later is not None:
+            self.prefetch_later(c)
+        if self.late is not None:
+            self.late.one()
+
     def prefetch_later(self, c: Index) -> None:
         """Prefetches weights of a later kernel, while a tile sweeps channel `c` of a unit."""
         assert self.later is not None
@@ -91,7 +100,7 @@ class ConvOperands:
         scaled = self.scaled_weights
         dtype = k.weight_type if scaled is None else k.sums
         base = f.address(self.stream(place) if scaled is None else scaled, within, dtype)
-        also = self.prefetch_later if self.later is not None else None
+        also = self.beside if self.later is not None or self.late is not None else None
         return PackedStream(f, base, k.tile[0], k.group_in * k.taps, dtype, k.lanes, also, follows=scaled is None)
 
     def stream(self, place: TilePosition) -> ir.Value:

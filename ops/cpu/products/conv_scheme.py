@@ -32,6 +32,9 @@ from brickrt.ops.types import Boxes
 
 STRAIGHT_CODE = 3
 """How much code a tile without a loop over channels is: LLVM looks at those beside it too."""
+LEAST, MOST = 16, 64
+"""Words of K that a tile sums where outputs of the one before are finished meanwhile: fewer are not enough steps, and
+for more it costs as much as it saves, as it does for more than the first number where finishing is short."""
 ANY_ROW = (0, 0, 0, 0)
 """In place of `RowWindow.shape_class`, where code does not depend on it."""
 
@@ -227,6 +230,14 @@ class ConvScheme(Kernel):
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
         isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
         return choose_tile(pixels, self.whole_blocks, self.shape_class[0], isa, self.sums, self.op.gate_parts)
+
+    @property
+    def finishes_late(self) -> bool:
+        """Whether tiles' outputs are finished beside the next tile's products (`words/late_epilogue.py`)."""
+        one = is_pointwise(self.op) and self.tile[0] == self.chunks == self.op.gate_parts == 1
+        plain = self.packed[1] and not (self.few_outputs or self.walks_taps)
+        most = MOST if self.epilogue.long else LEAST
+        return self.isa.double_pumped and self.integer and one and plain and LEAST <= self.group_in <= most
 
     @property
     def tiled_blocks(self) -> int:
