@@ -290,7 +290,7 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     if kernel.dtype == FLOAT16:
         return [] if strided else [name for name in names if keeps_weights(name)]
     names = [name for name in names if not (strided and (keeps_weights(name) or pairs(name)))]
-    wide = device.double_pumped and graph.ins(node)[0].shape[1] >= 3 * device.lanes
+    wide = device.pairs and graph.ins(node)[0].shape[1] >= 3 * device.lanes
     return [name for name in names if wide or not pairs(name)]
 
 

@@ -11,6 +11,7 @@ import math
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
@@ -38,7 +39,7 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
     else:
         return 0.0
     if algorithm == PAIRED:
-        return direct * 3 / 4
+        return direct * LEFT
     return direct * (7 / 8) ** LEVELS.get(algorithm or "", 0)
 
 

@@ -63,7 +63,7 @@ def keeps_weights(algorithm: str) -> bool:
 def weight_types(algorithm: str) -> tuple[np.dtype, ...]:
     """The types of the weights of an algorithm of `LEVELS`."""
     if algorithm == PAIRED:
-        return FLOAT16, FLOAT32
+        return (FLOAT32, FLOAT16)
     return (FLOAT16,) if keeps_weights(algorithm) else (FLOAT32,)
 
 
@@ -85,15 +85,9 @@ def may_use(graph: Graph, node: Node, algorithm: str) -> bool:
     )
 
 
-def adds_beside(device: DeviceSpec) -> bool:
-    """Whether a core has units for additions beside those for multiply-adds, as those have that split operations in
-    two."""
-    return device.double_pumped
-
-
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
     """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
-    known = [name for name in LEVELS if name != PAIRED or adds_beside(device)]
+    known = [name for name in LEVELS if name != PAIRED or device.pairs]
     names = [name for name in known if may_use(graph, node, name)]
     return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]
 

@@ -27,6 +27,9 @@ class DeviceSpec:
     `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
     multiply-add a cycle, not two. Kernels come nearer to that lower peak.
 
+    `pairs` is set where a core adds beside multiply-adds, so that products are faster with most elements of K paired
+    (`ops/cpu/paired/`).
+
     `byte_products` is how many products of bytes a core adds in the time of one in float32, `bfloat16_products` how
     many of bfloat16.
 
@@ -48,6 +51,7 @@ class DeviceSpec:
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
     double_pumped: bool = False
+    pairs: bool = False
     byte_products: int = 1
     bfloat16_products: int = 1
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
@@ -128,6 +132,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         bandwidth=typical_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
+        pairs=double_pumped,  # Zen 4, which is known for it; of others it is measured
         byte_products=4 if machine.multiplies_bytes(isa) else 1,
         bfloat16_products=2 if machine.multiplies_bfloat16(isa) else 1,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer

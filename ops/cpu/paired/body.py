@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.emit.sizes import is_equal
+from brickrt.ops.cpu.paired.pairing import PARTS, PERIOD, SIGNS, elements
 from brickrt.ops.cpu.paired.row_scales import PairedFrame, RowScales, scaled_matrices
 
 LINE = 64  # bytes of a cache line
-STEP = 4  # elements of K, of which two are paired
-TOGETHER = 4
+TOGETHER = 2  # rows of a tile
 
 
 class PairedBody(PairedFrame):
@@ -63,15 +63,13 @@ class PairedTile:
             self.body.epilogue.prefetch(self.body.out, self.index(t))
         self.sums = [f.variable(value) for value in self.initial()]
         rows = f.address(self.body.work, f.mul(self.row, k.sum_stride), self.body.dtype)
-        with f.loop(0, k.chunk_depth, STEP) as c:
+        with f.loop(0, k.chunk_depth, PERIOD) as c:
             self.prefetch(c)
-            at = f.address(rows, c, self.body.dtype)
-            base = f.mul(c, k.lanes)
-            self.step(at, [f.load(self.weights, f.add(base, n * k.lanes), k.weight_type, k.lanes) for n in range(STEP)])
+            self.step(f.address(rows, c, self.body.dtype), f.mul(c, k.lanes))
         self.leave()
 
     def initial(self) -> list[ir.Value]:
-        """The products of the rows' pairs in this chunk, and in the first one those of the columns', less than 0."""
+        """Less the products of the rows' pairs in this chunk, and in the first one less those of the columns'."""
         f, k, dtype = self.f, self.k, self.body.dtype
         start = f.variable(f.b.fneg(f.load(self.body.b, f.add(k.pairs_at, self.column), dtype, k.lanes)))
         own = [f.load(self.body.work, f.add(k.products_at, self.row, t), dtype) for t in range(self.height)]
@@ -82,18 +80,26 @@ class PairedTile:
         so_far = [f.b.select(first, f.read(start), value) for value in before]
         return [f.b.fsub(value, f.splat(each, k.lanes)) for value, each in zip(so_far, own, strict=True)]
 
-    def step(self, rows: ir.Value, weights: Sequence[ir.Value]) -> None:
-        """Four elements of K. Every element of a row is used once, by an instruction that broadcasts it from memory."""
-        f = self.f
-        one, two, three, four = weights
-        for start in range(0, self.height, TOGETHER):
-            tile = [*enumerate(self.sums)][start : start + TOGETHER]
-            for t, total in tile:
-                third, fourth = (self.element(rows, t, n) for n in (2, 3))
-                f.change(total, f.fma(f.b.fadd(third, four), f.b.fadd(fourth, three), f.read(total)))
-            for n, weight in enumerate((one, two)):
-                for t, total in tile:
-                    f.change(total, f.fma(self.element(rows, t, n), weight, f.read(total)))
+    def step(self, rows: ir.Value, at: Index) -> None:
+        """The elements of a period. Every element of a row is used once, by an instruction that broadcasts it from
+        memory."""
+        f, k = self.f, self.k
+        for part in PARTS:
+            weights = {n: f.load(self.weights, f.add(at, n * k.lanes), k.weight_type, k.lanes) for n in elements(part)}
+            for start in range(0, self.height, TOGETHER):
+                for n in part:
+                    for t, total in [*enumerate(self.sums)][start : start + TOGETHER]:
+                        f.change(total, self.plus(f.read(total), rows, t, n, weights))
+
+    def plus(self, total: ir.Value, rows: ir.Value, t: int, n: int, weights: Mapping[int, ir.Value]) -> ir.Value:
+        """The sum of a row with its element `n`, or with the pair that begins there."""
+        f, one, sign = self.f, self.element(rows, t, n), SIGNS[n]
+        if not sign:
+            return f.fma(one, weights[n], total)
+        two = self.element(rows, t, n + 1)
+        if sign > 0:
+            return f.fma(f.b.fadd(weights[n + 1], one), f.b.fadd(weights[n], two), total)
+        return f.fma(f.b.fneg(f.b.fsub(weights[n + 1], one)), f.b.fsub(weights[n], two), total)
 
     def element(self, rows: ir.Value, t: int, n: int) -> ir.Value:
         """An element of a row of the tile in all lanes."""
@@ -103,10 +109,10 @@ class PairedTile:
         """A line of the next block of columns, of which all tiles of rows take their share."""
         f, k = self.f, self.k
         size = k.weight_type.itemsize
-        lines = max(1, k.lanes * STEP * size // LINE)  # of a step
+        lines = max(1, k.lanes * PERIOD * size // LINE)  # of a step
         apart = is_equal(k.tile_count, 1) * (LINE // size)  # one tile alone prefetches all lines, others one of a step
         share = f.add(LINE // size, f.mul(lines - 1, apart))
-        number = f.add(f.mul(self.tile, k.chunk_depth // STEP), f.div(c, STEP))
+        number = f.add(f.mul(self.tile, k.chunk_depth // PERIOD), f.div(c, PERIOD))
         panel = k.chunk_depth * k.lanes
         ahead = f.add(f.minimum(f.mul(number, share), panel - LINE // size), panel)
         for n in range(lines):

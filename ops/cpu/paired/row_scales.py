@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, Index
 from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE
+from brickrt.ops.cpu.paired.pairing import PERIOD, SIGNS
 from brickrt.ops.cpu.paired.scheme import PairedScheme
 from brickrt.ops.cpu.strassen.direct_rows import DirectRows
 from brickrt.ops.cpu.strassen.frame import StrassenFrame
@@ -28,6 +30,8 @@ class PairedFrame(StrassenFrame):
 LEAST, MOST = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled
 MANTISSA = 23  # bits
 WAYS = 4  # sums that are added up side by side
+
+Factors: TypeAlias = Callable[[Index, int], tuple[ir.Value, ir.Value]]
 
 
 @contextmanager
@@ -91,7 +95,7 @@ class RowScales:
         """The row's sum of squares, what it is multiplied by, and what takes its sums back."""
         f, k = self.f, self.k
 
-        def square(c: Index) -> tuple[ir.Value, ir.Value]:
+        def square(c: Index, _: int) -> tuple[ir.Value, ir.Value]:
             mask = f.tail_mask(f.sub(k.view.depth, c), k.lanes) if k.view.depth % k.lanes else None
             value = f.load(self.a, f.add(start, k.view.depth_offset(f, c)), self.body.dtype, k.lanes, mask)
             return value, value
@@ -109,16 +113,17 @@ class RowScales:
         f = self.f
         return f.b.bitcast(f.b.shl(f.b.add(exponent, I32(EXPONENT_OF_ONE + more)), I32(MANTISSA)), FLOAT)
 
-    def summed(self, vectors: int, factors: Callable[[Index], tuple[ir.Value, ir.Value]]) -> ir.Value:
-        """The sum of products over so many vectors of a row, WAYS at a time, for which `factors` gives both factors."""
+    def summed(self, vectors: int, factors: Factors, unit: int = 1) -> ir.Value:
+        """The sum of products over so many vectors of a row, a multiple of `unit`, WAYS at a time; for an element and
+        the number of its vector in a unit, `factors` gives both factors."""
         f, k = self.f, self.k
         totals = [f.variable(self.body.zero) for _ in range(WAYS)]
         whole = vectors - vectors % WAYS
-        with f.loop(0, whole, WAYS) as n:
-            for way, total in enumerate(totals):
-                f.change(total, f.fma(*factors(f.mul(f.add(n, way), k.lanes)), f.read(total)))
-        with f.loop(whole, vectors) as n:
-            f.change(totals[0], f.fma(*factors(f.mul(n, k.lanes)), f.read(totals[0])))
+        for start, end, step in ((0, whole, WAYS), (whole, vectors, unit)):
+            with f.loop(start, end, step) as n:
+                for way, total in enumerate(totals[:step]):
+                    both = factors(f.mul(f.add(n, way), k.lanes), way % unit)
+                    f.change(total, f.fma(*both, f.read(total)))
         first, second, third, fourth = (f.read(total) for total in totals)
         return self.added(f.b.fadd(f.b.fadd(first, second), f.b.fadd(third, fourth)))
 
@@ -135,14 +140,20 @@ class RowScales:
         f, k, dtype = self.f, self.k, self.body.dtype
         scale = f.splat(f.load(self.body.work, f.add(k.scales_at, row), dtype), k.lanes)
         to = f.address(self.body.work, f.mul(row, k.sum_stride), dtype)
-        swapped = [lane + 1 if lane % 4 == 2 else k.lanes for lane in range(k.lanes)]
+        signs = [SIGNS[start : start + k.lanes] for start in range(0, PERIOD, k.lanes)]
 
-        def pair(c: Index) -> tuple[ir.Value, ir.Value]:
+        def pair(c: Index, number: int) -> tuple[ir.Value, ir.Value]:
             at = f.add(self.first, c)
             mask = f.tail_mask(f.sub(k.view.depth, at), k.lanes) if k.overhang else None
             place = f.add(start, k.view.depth_offset(f, at))
             value = f.b.fmul(f.load(self.a, place, dtype, k.lanes, mask), scale)
             f.store(value, to, c, dtype, k.lanes)
-            return value, f.shuffle(value, zeros(value.type), swapped)
+            return value, self.seconds(value, signs[number])
 
-        self.put(self.summed(k.chunk_depth // k.lanes, pair), k.products_at, row)
+        self.put(self.summed(k.chunk_depth // k.lanes, pair, len(signs)), k.products_at, row)
+
+    def seconds(self, value: ir.Value, signs: Sequence[int]) -> ir.Value:
+        """The second elements of pairs in place of the first, times the pairs' signs, and 0 elsewhere."""
+        f, lanes = self.f, len(signs)
+        signed = ir.Constant(value.type, [float(sign) for sign in signs])
+        return f.b.fmul(f.shuffle(value, value, [min(lane + 1, lanes - 1) for lane in range(lanes)]), signed)

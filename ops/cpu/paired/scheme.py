@@ -1,11 +1,10 @@
-"""Matrix products with three quarters of the multiplications: S. Winograd's inner product, for half of all elements.
+"""Matrix products with two thirds of the multiplications: S. Winograd's inner product, for most elements of K.
 
     a0 b0 + a1 b1 = (a0 + b1) (a1 + b0) - a0 a1 - b0 b1
 
 takes one multiplication and two additions for every output, where the last two terms belong to a row and to a column
-and are summed once. Zen 4 has units for additions beside those for multiply-adds, which stand idle else. Of every FOUR
-elements of K the first two are multiplied as ever, and the last two so: three multiply-adds and two additions, which
-take the time of the three.
+and are summed once. Zen 4 has units for additions beside those for multiply-adds, which stand idle else. Pairs that are
+computed so take turns with elements that are multiplied as ever, so that both kinds of units work (`pairing.py`).
 
 Rounding is in proportion to |a|² + |b|², which is least where rows and columns are as long as each other (R. Brent,
 "Error analysis of algorithms for matrix multiplication and triangular decomposition using Winograd's identity", Numer.
@@ -24,11 +23,11 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.cpu.emit.sizes import Size
+from brickrt.ops.cpu.paired.pairing import pair_products
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.second_factors import column_sizes
 from brickrt.ops.cpu.strassen.sizes import BLOCKS
 
-FOUR = 4  # elements of K, of which two are paired
 WORKING = 8  # registers beside the sums of a tile: weights of four elements of K, and what is multiplied
 SHORTEST = 12  # rows of a tile, at least, where there are so many: fewer sums do not hide how long each takes
 TILE_ROWS = 0.5  # rows that take as long as beginning and ending a tile
@@ -144,15 +143,16 @@ class PairedScheme(StrassenScheme):
 
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """`b` with scaled columns as [chunk, block of columns, K/chunks, lanes]; then, in float32, what takes columns
-        back, the sums of the products of their pairs, and a number that is not 0 where they are not finite."""
+        back, the sums of the products of their pairs, and a number that is not 0 where `b` is as it was, because it is
+        not finite, or would lose bits."""
         if i != 1:
             return super().pack_parts(i, array)
         b = self.view.matrix(array)
-        finite = np.isfinite(b).all()
         b = np.pad(b, [(0, self.overhang), (0, self.padded_columns - self.columns)])
-        scaled, back = scaled_columns(b)
+        known = scaled_columns(b)
+        scaled, back = known or (b, np.ones(self.padded_columns, F32))
         blocks = scaled.reshape(self.chunks, self.chunk_depth, -1, self.lanes).transpose(0, 2, 1, 3)
-        rest = [back, pair_products(scaled) if finite else np.zeros_like(back), np.array([not finite], F32)]
+        rest = [back, pair_products(scaled) if known else np.zeros_like(back), np.array([known is None], F32)]
         return [np.ascontiguousarray(blocks), np.concatenate(rest).view(self.weight_type)]
 
     def packed_elements(self, i: int) -> int:
@@ -168,16 +168,13 @@ def tile_height(rows: int, most: int) -> int:
     return min(heights, key=lambda height: -(-rows // height) * (height + TILE_ROWS)) if rows > most else max(1, rows)
 
 
-def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """The columns of `b` times powers of two that bring their largest magnitudes to 2**LARGEST or up to twice that, and
-    what takes them back, float32; columns that are not finite stay as they are."""
+    what takes them back, float32, which is neither 0 nor subnormal. None where they are not finite, or lose bits."""
+    if not np.isfinite(b).all():
+        return None
     sizes = column_sizes(b.astype(F32))
     back = np.ldexp(np.where(sizes > 0, sizes, np.ldexp(F32.type(1), LARGEST)), -LARGEST)
-    back = np.where(np.isfinite(b).all(axis=0), back, 1).astype(F32)
-    return (b / back).astype(b.dtype), back
-
-
-def pair_products(b: np.ndarray) -> np.ndarray:
-    """For each column the sum of the products of its pairs: the third and the fourth element of every four."""
-    pairs = b.reshape(-1, FOUR, b.shape[1])[:, 2:].astype(np.float64)
-    return pairs.prod(axis=1).sum(axis=0).astype(F32)
+    back = np.maximum(back, np.finfo(F32).tiny).astype(F32)
+    scaled = (b / back).astype(b.dtype)
+    return (scaled, back) if np.array_equal(scaled * back, b) else None

@@ -14,6 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
 CHUNKS = {0: 768, 1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
+WHOLE = 16  # elements of K that chunks are whole multiples of where nothing is halved
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
 
@@ -31,9 +32,9 @@ def fits(op: Op, b: Sequence[int]) -> bool:
 
 
 def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:
-    """In how many equal chunks K is swept, and the elements of one, which is halved `levels` times into whole vectors;
-    the last may reach over the end of K."""
-    unit = 2**levels * lanes
+    """In how many equal chunks K is swept, and the elements of one, which is halved `levels` times into whole vectors
+    (not halved, it is a multiple of WHOLE); the last may reach over the end of K."""
+    unit = 2**levels * lanes if levels else max(lanes, WHOLE)
     whole = max(1, -(-depth // unit))
 
     def cost(n: int) -> float:

@@ -41,7 +41,7 @@ def test_algorithms_multiply_less():
         whole,
         whole * 7 / 8,
         whole * 49 / 64,
-        whole * 3 / 4,
+        whole * 11 / 16,
     ]
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.paired.kernel import PairedKernel
-from brickrt.ops.cpu.paired.scheme import pair_products, scaled_columns, tile_height
+from brickrt.ops.cpu.paired.scheme import tile_height
 from brickrt.ops.cpu.strassen.sizes import CHUNKS
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
@@ -125,17 +125,6 @@ def test_weights_that_are_not_finite(value):
     np.testing.assert_array_equal(np.isfinite(got), np.isfinite(want))
     np.testing.assert_array_equal(got[:, 60], want[:, 60])
     np.testing.assert_allclose(got, want, rtol=0, atol=1e-5 * np.abs(want[np.isfinite(want)]).max())
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=8, max_size=8))
-def test_scaled_columns_are_the_weights(values):
-    b = np.array(values, HALF).reshape(4, 2)
-    scaled, back = scaled_columns(b)
-    np.testing.assert_array_equal(scaled.astype(np.float64) * back, b)
-    largest = np.abs(scaled.astype(np.float64)).max(0)
-    assert ((largest == 0) | ((largest >= 2**15) & (largest < 2**16))).all()
-    np.testing.assert_allclose(pair_products(scaled), scaled[2].astype(np.float64) * scaled[3], rtol=1e-6)
 
 
 def test_tiles_are_as_high_as_pays():
