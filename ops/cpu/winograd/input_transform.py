@@ -159,12 +159,12 @@ class InputTransform:
         """Bᵀ d B into vector `c` of V; each row is stored before the next is computed, which spills less."""
         f, k, (down, across) = self.f, self.k, self.axes
         columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
-        start = f.address(self.frame.v, self.place(tile, z, c), self.frame.dtype)
+        start = f.address(self.frame.v, self.vector_at(tile, z, c), self.frame.dtype)
         for r in range(down.n):
             for x, value in enumerate(input_rows(f, [column[r] for column in columns], across)):
                 f.store(value, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
 
-    def place(self, tile: WinogradTile, z: Index, c: Index) -> Index:
+    def vector_at(self, tile: WinogradTile, z: Index, c: Index) -> Index:
         """Where vector `c` of a tile's first plane lies in V."""
         f, k = self.f, self.k
         block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), tile.block)
@@ -202,7 +202,7 @@ class PairedInput(InputTransform):
         with f.loop(0, k.blocks_in) as c:
             d = self.read(f.add(base, f.mul(c, step)), corner, guarded)
             self.store([[f.b.fmul(value, scale) for value in row] for row in d], tile, z, c)
-        self.values.add_pairs(number, self.place(tile, z, 0), k.t * k.lanes)
+        self.values.add_pairs(number, self.vector_at(tile, z, 0), k.t * k.lanes)
 
 
 def slot(frame: WinogradFrame, z: Index) -> Index:

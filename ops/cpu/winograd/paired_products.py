@@ -4,7 +4,8 @@
                                                      on Computers C-17, 1968)
 
 takes one multiplication and two additions for every output; the last two terms belong to a tile and to an output
-channel, and are summed once. Processors with units for additions beside those for multiply-adds (Zen 4) have these idle
+channel, and are summed once. With b and d negative they have the other sign: that is so in every other lane, and keeps
+sums small on the way. Processors with units for additions beside those for multiply-adds (Zen 4) have these idle
 else. Of three blocks of channels the first is multiplied as ever, and channels of the second are paired with those of
 the third: two multiply-adds and two additions for three products.
 
@@ -104,12 +105,15 @@ class PairedWinogradTile:
     def sweep(self, acc: Accumulators, pixels: ir.Value, weights: ir.Value) -> None:
         """Adds all input channels: three blocks at a time, then what is left as ever."""
         f, k, dtype = self.f, self.k, self.frame.dtype
-        with f.loop(0, k.triples) as n, f.loop(0, k.lanes) as lane:
-            step = f.add(f.mul(n, k.lanes), lane)
-            rows = f.address(weights, f.mul(step, 3 * k.lanes), dtype)
-            factors = [f.load(rows, j * k.lanes, dtype, k.lanes) for j in range(3)]
-            self.prefetch(rows, weights, step)
-            self.triple(acc, f.address(pixels, f.add(f.mul(n, 3 * acc.pixels * k.lanes), lane), dtype), factors)
+        with f.loop(0, k.triples) as n, f.loop(0, k.lanes, 2) as even:
+            for odd in range(2):
+                lane = f.add(even, odd)
+                step = f.add(f.mul(n, k.lanes), lane)
+                rows = f.address(weights, f.mul(step, 3 * k.lanes), dtype)
+                factors = [f.load(rows, j * k.lanes, dtype, k.lanes) for j in range(3)]
+                self.prefetch(rows, weights, step)
+                start = f.address(pixels, f.add(f.mul(n, 3 * acc.pixels * k.lanes), lane), dtype)
+                self.triple(acc, start, factors, odd == 1)
         whole, tail = divmod(k.ins[0].shape[1], k.lanes)
         with f.loop(3 * k.triples, whole) as c:
             self.products.channels(acc, pixels, weights, c, k.lanes)
@@ -132,8 +136,9 @@ class PairedWinogradTile:
             vector = f.add(f.mul(number, share), f.minimum(j, f.sub(share, 1)))
             f.prefetch(weights, f.add(next_block, f.mul(vector, k.lanes)), dtype, near=False)
 
-    def triple(self, acc: Accumulators, start: ir.Value, weights: Sequence[ir.Value]) -> None:
-        """A lane of three blocks. Every value is used once, by an instruction that broadcasts it from memory."""
+    def triple(self, acc: Accumulators, start: ir.Value, weights: Sequence[ir.Value], negative: bool) -> None:
+        """A lane of three blocks, with the other sign if `negative`. Every value is used once, by an instruction that
+        broadcasts it from memory."""
         f, k = self.f, self.k
         alone, second, third = weights
 
@@ -143,7 +148,9 @@ class PairedWinogradTile:
         for first in range(0, acc.pixels, TOGETHER):
             tiles = range(first, min(first + TOGETHER, acc.pixels))
             for i in tiles:
-                factors = f.b.fadd(value(i, 1), third), f.b.fadd(value(i, 2), second)
-                acc.put(0, i, f.fma(*factors, acc.value(0, i)))
+                mixed = f.b.fsub if negative else f.b.fadd
+                first_factor, second_factor = mixed(value(i, 1), third), mixed(value(i, 2), second)
+                first_factor = f.b.fneg(first_factor) if negative else first_factor
+                acc.put(0, i, f.fma(first_factor, second_factor, acc.value(0, i)))
             for i in tiles:
                 acc.put(0, i, f.fma(value(i, 0), alone, acc.value(0, i)))

@@ -28,7 +28,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.paired_weights import paired_weights
+from brickrt.ops.cpu.winograd.paired_weights import paired_weights, plane_sizes
 from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, ONCE, PAIRED, STORED, Sizes, choose_sizes, register_tiles
 from brickrt.ops.cpu.winograd.transforms import transform_weights
 from brickrt.ops.operators.conv import Conv
@@ -298,7 +298,8 @@ class WinogradScheme(Kernel):
             if self.raw:
                 return parts
             u = self._transformed(w)
-            return [*(paired_weights(u, self.triples * 3 * self.lanes) if self.paired else [u]), *parts]
+            channels = self.triples * 3 * self.lanes
+            return [*(paired_weights(u, channels, plane_sizes(self.axes)) if self.paired else [u]), *parts]
         if i == 2 and self.op.bias:
             return [np.pad(array, (0, missing))]
         return super().pack_parts(i, array)

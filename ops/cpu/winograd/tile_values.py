@@ -10,7 +10,7 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, zeros
 from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, FOUR, MANTISSA, POWER, fold_four
 from brickrt.ops.cpu.winograd.frame import WinogradFrame
 
-HIGHEST = 127  # of the exponents of finite numbers
+HIGHEST = 126  # as a power of two, of numbers of which the inverse is no smaller than others
 SMALL = 2.0**-100  # the least sum of squares that is exact enough to tell a size by
 
 
@@ -47,24 +47,27 @@ class TileValues:
         power = f.math("smax", f.read(exponent), I32(-HIGHEST))
         scale, back = (
             b.bitcast(b.mul(b.add(signed, I32(EXPONENT_OF_ONE)), I32(POWER)), FLOAT)
-            for signed in (b.sub(I32(0), power), f.math("smax", power, I32(1 - EXPONENT_OF_ONE)))
+            for signed in (b.sub(I32(0), power), power)
         )
         back = b.select(b.icmp_signed("!=", f.read(keeps), I32(0)), back, ir.Constant(FLOAT, 0.0))
         f.store(back, self.start, self.at(tile, self.k.tile_values - 1), self.frame.dtype)
         return scale
 
     def add_pairs(self, tile: Index, first: Index, step: int) -> None:
-        """Sums the products of a tile's pairs, plane by plane. Its vectors of V lie `step` elements apart from `first`
-        on."""
+        """Sums the products of a tile's pairs, of even lanes less those of odd ones, plane by plane. Its vectors of V
+        lie `step` elements apart from `first` on."""
         f, k, dtype = self.f, self.k, self.frame.dtype
         with f.loop(0, k.axes.planes, FOUR) as plane:
             totals = [f.variable(zeros(self.frame.kind)) for _ in range(FOUR)]
-            places = [f.add(first, f.mul(f.add(plane, n), k.plane_in)) for n in range(FOUR)]
+            planes = [f.minimum(f.add(plane, n), k.axes.planes - 1) for n in range(FOUR)]
+            places = [f.add(first, f.mul(each, k.plane_in)) for each in planes]
             starts = [f.address(self.frame.v, place, dtype) for place in places]
             with f.loop(0, k.triples) as triple:
                 for total, start in zip(totals, starts, strict=True):
                     at = f.mul(triple, 3 * step)
                     second, third = (f.load(start, f.add(at, n * step), dtype, k.lanes) for n in (1, 2))
                     f.change(total, f.fma(second, third, f.read(total)))
-            sums = fold_four(f, [f.read(total) for total in totals], k.lanes, f.b.fadd)
+            signs = ir.Constant(self.frame.kind, [1.0 - lane % 2 * 2 for lane in range(k.lanes)])
+            signed = [f.b.fmul(f.read(total), signs) for total in totals]
+            sums = fold_four(f, signed, k.lanes, f.b.fadd)
             f.store(sums, self.start, self.at(tile, plane), dtype, FOUR)

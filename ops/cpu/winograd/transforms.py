@@ -28,6 +28,24 @@ def weight_matrix(axis: Axis) -> np.ndarray:
     return np.array([*rows, [0] * (axis.taps - 1) + [1]])
 
 
+def input_matrix(axis: Axis) -> np.ndarray:
+    """Bᵀ, [n, n]: what `input_rows` computes; float64."""
+    if axis.n == 1:
+        return np.ones((1, 1))
+    first, end = int(has_zero(axis.n)), axis.n
+    rows = np.zeros((axis.n, axis.n))
+    rows[-1, first::2] = monic(axis.points)
+    if first:
+        rows[0, ::2] = monic(axis.points)
+    for n, p in enumerate(axis.points):
+        others = monic([q for q in axis.points if q != p])
+        for sign in (0, 1):
+            row = rows[first + 2 * n + sign]
+            row[1 + first : end : 2] = others
+            row[first : end - 1 : 2] = (p, -p)[sign] * np.array(others)
+    return rows
+
+
 def has_zero(n: int) -> bool:
     """Whether 0 is among the n points."""
     return n % 2 == 0

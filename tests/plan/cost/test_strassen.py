@@ -10,7 +10,6 @@ from brickrt.graph.ir import Graph
 from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.strassen.sizes import group_columns
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.plan.cost import strassen
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, layer_us, weight_growth
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS
@@ -27,12 +26,6 @@ SERVER = DeviceSpec(
 )  # fmt: skip
 PAIRING = dataclasses.replace(SERVER, pairs=True)
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
-
-
-@pytest.fixture(autouse=True)
-def no_pairs(monkeypatch):
-    """Strassen's scheme against direct products only: `test_paired_products.py` is about what is chosen above both."""
-    monkeypatch.setattr(strassen, "adds_beside", lambda _: False)
 
 
 def product(*shape: int, columns: int, dtype: type = np.float32) -> Graph:

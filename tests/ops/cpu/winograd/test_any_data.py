@@ -27,13 +27,13 @@ SOME = {
 }
 
 
-def run(op, given, edge, isa, plain=False, box=None, raw=False):
+def run(op, given, edge, isa, plain=False, box=None, **how):
     blocks = [1 if plain else isa.lanes, *[1] * (len(given) - 1)]
     blocks[1 + op.main - 1 :] = [isa.lanes] * (len(given) - op.main)
     packed = [False, *[True] * (op.main - 1), *[False] * (len(given) - op.main)]
     box = box or Boxes.whole(evaluate_whole(op, given).shape)
     return run_kernel(
-        op, given, box, isa, blocks=blocks, out_block=isa.lanes, packed=packed, kernel_cls=WinogradMaker(edge, raw)
+        op, given, box, isa, blocks=blocks, out_block=isa.lanes, packed=packed, kernel_cls=WinogradMaker(edge, **how)
     )
 
 
@@ -46,10 +46,10 @@ def places(shape, count=5, seed=3):
         yield tuple(int(rng.integers(extent)) for extent in shape)
 
 
-def check_outlier(op, given, edge, isa, value, place, plain=False, raw=False):
-    """`value` at one place of the input."""
+def check_outlier(op, given, edge, isa, value, place, plain=False, **how):
+    """`value` at one place of the input; `how` is what `WinogradMaker` takes."""
     given, before, want = with_outlier(op, given, value, place)
-    got = run(op, given, edge, isa, plain, raw=raw)
+    got = run(op, given, edge, isa, plain, **how)
     outside = (want == before).all(axis=1, keepdims=True) & np.ones_like(want, bool)
     largest = np.abs(before[outside]).max(initial=0)
     assert np.abs(got[outside] - want[outside]).max(initial=0) < 1e-5 * largest

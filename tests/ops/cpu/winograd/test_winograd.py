@@ -10,7 +10,7 @@ from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS
 from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED
-from brickrt.ops.cpu.winograd.transforms import transform_weights, weight_matrix
+from brickrt.ops.cpu.winograd.transforms import has_zero, input_matrix, transform_weights, weight_matrix
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
@@ -313,3 +313,14 @@ def test_transformed_weights_of_a_constant_filter(m, r):
     u = transform_weights(np.ones((1, 1, r, r)), axis, axis).reshape(axis.n, axis.n)
     row = weight_matrix(axis).sum(axis=1)
     np.testing.assert_allclose(u, np.outer(row, row), atol=1e-12)
+
+
+@pytest.mark.parametrize(("m", "r"), [k for k in POINTS if k != (1, 1)])
+def test_the_matrices_filter(m, r):
+    """Output k of a tile is the sum of d[k + i] w[i], for all inputs and filters."""
+    axis = Axis(2, m, r, 1, 1, 0, 9)
+    nodes = [*[0.0] * has_zero(axis.n), *(sign * p for p in axis.points for sign in (1, -1))]
+    outputs = np.column_stack([*(np.array([a**k for k in range(m)]) for a in nodes), np.eye(m)[-1]])
+    found = np.einsum("kp,pi,pj->kij", outputs, weight_matrix(axis), input_matrix(axis))
+    want = np.array([[[float(j == k + i) for j in range(axis.n)] for i in range(r)] for k in range(m)])
+    np.testing.assert_allclose(found, want, atol=1e-12)
