@@ -148,8 +148,8 @@ class PairedWinogradTile:
         for first in range(0, acc.pixels, TOGETHER):
             tiles = range(first, min(first + TOGETHER, acc.pixels))
             for i in tiles:
-                mixed = f.b.fsub if negative else f.b.fadd
-                first_factor, second_factor = mixed(value(i, 1), third), mixed(value(i, 2), second)
+                mixed = f.b.fsub if negative else f.b.fadd  # which may have memory on its right
+                first_factor, second_factor = mixed(third, value(i, 1)), mixed(second, value(i, 2))
                 first_factor = f.b.fneg(first_factor) if negative else first_factor
                 acc.put(0, i, f.fma(first_factor, second_factor, acc.value(0, i)))
             for i in tiles:
