@@ -184,9 +184,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
     panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0 and not share.once
     sizes = choose_sizes(tiles, depth, min(2, blocks), device.registers, axes.planes * axes.residues * panel, raw)
-    padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
-    products = padded * depth * taps * axes.products * channels * blocks
+    products = sizes.t * axes.register_tiles(box[0], sides, sizes.t) * depth * taps * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
     stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live

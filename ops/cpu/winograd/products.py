@@ -40,8 +40,9 @@ class Products:
         """`count` blocks of output channels, for all register tiles of the group."""
         f, k, frame = self.f, self.k, self.frame
         tile = f.div(block, k.ob)
+        live = frame.register_tiles_of(group, plane)
         for t in self.register_tiles():
-            with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
+            with f.loop(group.lo, group.hi) as at, f.loop(*live) as g:
                 acc = Accumulators.create(f, [zeros(frame.kind)] * count, t, frame.dtype, k.lanes)
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                     weights = self.panel(plane, tile, tap, residue)
