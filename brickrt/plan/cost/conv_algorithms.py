@@ -27,10 +27,10 @@ from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
     GATHERED,
     GATHERED_CHANNELS,
+    HELD,
     PRODUCT_SHARE,
     RAW_SHARE,
     RAW_WEIGHT,
-    STRIDED_HELD,
     STRIDED_MARGIN,
     STRIDED_READS,
     TRANSFORM_BYTES,
@@ -195,7 +195,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
-    near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
+    near = held <= HELD * device.l2
     arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
     if share.raw_bytes:
         made = share.boxes if share.once else sweeps

@@ -32,7 +32,7 @@ def test_rows_are_cut_in_up_to_twice_the_tasks_before_channels_are(channels, edg
 
 
 def test_channels_are_cut_in_two_pieces_where_there_are_few_rows():
-    assert brick_of("winograd4", 256, 256, 14) == (1, 128, 14, 14)
+    assert brick_of("winograd4", 256, 256, 14) == (1, 128, 8, 14)
 
 
 @pytest.mark.parametrize("channels", [64, 128, 256, 512])

@@ -319,7 +319,7 @@ def test_transformed_weights_of_a_constant_filter(m, r):
     ("m", "r", "stride", "dilation"), [(4, 3, 1, 1), (2, 3, 1, 1), (4, 7, 1, 1), (4, 3, 1, 4), (4, 3, 2, 1)]
 )
 def test_short_tiles(m, r, stride, dilation):
-    """Of each phase no tile more than before, and as many long ones as are needed; 1 tile of 1 is a short one."""
+    """Each phase has no tile more than before, and as many long ones as are needed."""
     axis = Axis(2, m, r, stride, dilation, 0, 99)
     for outputs in range(1, 40):
         each, tiles, long = -(-outputs // dilation), axis.tiles(outputs) // dilation, axis.long(outputs) // dilation
