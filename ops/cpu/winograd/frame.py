@@ -155,7 +155,8 @@ class WinogradFrame:
         phases, and of short tiles (m - 1)·d."""
         f, axis, d = self.f, span.axis, span.axis.phases
         step, phase = (f.div(tile, d), f.rem(tile, d)) if d > 1 else (tile, 0)
-        before, short = 0, 0
+        before: Index = 0
+        short: Index = 0
         if axis.shortens:
             before = f.maximum(0, f.sub(step, f.div(side.long, d)))  # short tiles before this one
             short = f.b.zext(f.b.icmp_signed(">=", f.value(tile), f.value(side.long)), I64)
