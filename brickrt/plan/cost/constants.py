@@ -34,7 +34,7 @@ RAW_WEIGHT = 3.5  # multiply-adds that a transformed value of these takes as lon
 TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
 STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
-STRIDED_HELD = 1.25  # of L2: what all residues of a group of tiles may take
+HELD = 1.25  # of L2: what a group of transformed tiles may take, of all residues, to be near
 WINOGRAD_PAIRS = 1.04  # times as long as their multiply-adds take else: products of Winograd's with paired channels
 WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
 

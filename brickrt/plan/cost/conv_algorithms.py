@@ -27,10 +27,10 @@ from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
     GATHERED,
     GATHERED_CHANNELS,
+    HELD,
     PRODUCT_SHARE,
     RAW_SHARE,
     RAW_WEIGHT,
-    STRIDED_HELD,
     STRIDED_MARGIN,
     STRIDED_READS,
     TRANSFORM_BYTES,
@@ -195,9 +195,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0 and not share.once
     ob, bytes_ = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
     sizes = choose_sizes(tiles, depth, ob, device.registers, bytes_, raw, share.paired)
-    padded = -(-tiles // sizes.t) * sizes.t
     taps = _taps_per_output(swept)
-    products = padded * depth * taps * axes.products * channels * blocks
+    products = sizes.t * axes.register_tiles(box[0], sides, sizes.t) * depth * taps * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
     stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
@@ -207,7 +206,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
-    near = axes.residues == 1 or held <= STRIDED_HELD * device.l2
+    near = held <= HELD * device.l2
     if share.paired:  # of three blocks of channels two are multiplied at once
         products *= (1 - channels // device.lanes // 3 / blocks_in) * WINOGRAD_PAIRS
     arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)

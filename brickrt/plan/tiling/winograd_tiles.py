@@ -27,9 +27,15 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
     assert isinstance(op, Conv)
     axes = axes_of(op, x[2:], EDGES[cost.algorithms[k]])
     constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
+    rows = axes.down.dim or 0
 
     def pieces_of(brick: Shape) -> list[int]:
         return [-(-e // b) for e, b in zip(out, brick, strict=True)]
+
+    def last_brick(brick: Shape) -> Shape | None:
+        """The one with the last rows, where these are fewer."""
+        over = out[rows] % brick[rows] if axes.down.m > 1 else 0
+        return (*brick[:rows], over, *brick[rows + 1 :]) if over else None
 
     def modelled(brick: Shape) -> tuple[float, int]:
         """Time of the core that has most, and the number of tasks."""
@@ -39,6 +45,9 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
         pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
         share = core_share(graph, node, cost.algorithms[k], rounds, pieces, constants)
         us = winograd_us(axes, x[1], brick, device, share)
+        busiest = tasks % device.cores or device.cores  # cores that have as many tasks as any
+        if (last := last_brick(brick)) and tasks // counts[rows] >= busiest:  # of which each has one with fewer rows
+            us += (winograd_us(axes, x[1], last, device, share) - us) / rounds
         return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1)), tasks
 
     bricks = product(*_edges(axes, out, device, 2 * most - 1))

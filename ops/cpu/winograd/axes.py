@@ -110,6 +110,19 @@ class Axis:
         """Inputs from the first that an output reads to the last."""
         return (self.r - 1) * self.dilation + 1
 
+    @cached_property
+    def shortens(self) -> bool:
+        """Whether tiles may have an output less: their last output alone is made of the product at ∞, and of the last
+        input, which they leave out. Of several residues, others would read an input that no output reads."""
+        return self.m > 1 and self.residues == 1
+
+    def long(self, outputs: int) -> int:
+        """How many of the tiles that cover so many outputs have m of them. The others have one less: as many as can be
+        without one tile more. 14 outputs are two tiles of 4 and two of 3, of 22 products and not 24."""
+        each = -(-outputs // self.phases)
+        tiles = -(-each // self.m)
+        return self.phases * (max(0, each - tiles * (self.m - 1)) if self.shortens else tiles)
+
     def after(self, tiles: int) -> int:
         """Outputs from a tile to the one so many further on."""
         steps, phase = divmod(tiles, self.phases)
@@ -142,6 +155,24 @@ class Axes(NamedTuple):
     def products(self) -> int:
         """Multiplications of a tile, per channel of input and output."""
         return self.down.products * self.across.products
+
+    def register_tiles(self, images: int, outputs: Sequence[int], t: int) -> int:
+        """How many register tiles of `t` tiles are multiplied for so many outputs down and across, of all points and
+        residues together; `WinogradFrame` tells how tiles are numbered."""
+        (rows, long_rows), (columns, long_columns) = (
+            (axis.tiles(extent), axis.long(extent)) for axis, extent in zip(self[1:], outputs, strict=True)
+        )
+        long, total = images * long_rows * columns, images * rows * columns
+        least = images * long_rows * (columns - long_columns)
+        of_long_columns = long + images * (rows - long_rows) * long_columns
+        (inner_down, last_down), (inner, last) = ((a.products - a.whole, a.whole) for a in self[1:])
+        parts = (
+            (inner_down * inner, 0, total),
+            (last_down * inner, 0, long),
+            (inner_down * last, least, of_long_columns),
+            (last_down * last, least, long),
+        )
+        return sum(points * (-(-end // t) - first // t) for points, first, end in parts if end > first)
 
     @property
     def growth(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain
 
+import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
@@ -15,6 +16,7 @@ from brickrt.ops.cpu.winograd.tile_ranges import Suspects, TileRange
 from brickrt.ops.cpu.winograd.tile_values import TileValues
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
+PLACE = np.dtype(np.int64)
 AHEAD = 2  # tiles between the one in work and the one whose inputs are asked for
 
 
@@ -203,6 +205,59 @@ class PairedInput(InputTransform):
             d = self.read(f.add(base, f.mul(c, step)), corner, guarded)
             self.store([[f.b.fmul(value, scale) for value in row] for row in d], tile, z, c)
         self.values.add_pairs(number, self.vector_at(tile, z, 0), k.t * k.lanes)
+
+
+class NextInputs:
+    """Asks for what is transformed after a group of tiles: in the time of its products, which read little from memory.
+    That is the next group, or, where an axis is swept, the same tiles of the next plane."""
+
+    def __init__(self, frame: WinogradFrame) -> None:
+        self.frame, self.k, self.f = frame, frame.k, frame.f
+        self.asks = frame.k.axes.residues == 1 and not frame.k.gathers
+        self.strides = frame.strides(frame.k.ins[0].strides)
+        self.starts = frame.f.local(I64, count=frame.k.room[0]) if self.asks else None
+
+    def find(self, group: TileGroup) -> Index:
+        """How many tiles there are; their first inputs are kept."""
+        if not self.asks:
+            return 0
+        f, frame, span = self.f, self.frame, self.frame.swept
+        if span.axis.dim is None:
+            first = f.add(group.first, self.k.group)
+            count = f.maximum(0, f.minimum(self.k.group, f.sub(frame.total, first)))
+            self.keep(first, count)
+            return count
+        with f.when(f.b.icmp_signed("==", f.value(group.lo), f.value(span.lo))):
+            self.keep(group.first, group.count)
+        plane = f.value(frame.input_end(span.axis, group.hi))
+        goes_on = f.b.icmp_signed("<", f.value(group.hi), f.value(span.hi))
+        reads = f.b.icmp_signed("<", plane, f.value(span.axis.extent))
+        return frame.choose(f.b.and_(goes_on, reads), group.count, 0)
+
+    def keep(self, first: Index, count: Index) -> None:
+        """Notes where the tiles from number `first` on begin, in the first plane."""
+        f, frame, sides = self.f, self.frame, self.k.axes[1:]
+        with f.loop(0, count) as place:
+            tile = frame.tile(f.value(f.add(first, place)), 0, 0)
+            corner = [f.sub(f.mul(at, axis.stride), axis.pad) for at, axis in zip(tile.corner, sides, strict=True)]
+            at = f.add(f.mul(tile.n, self.k.ins[0].strides[0]), f.dot(corner, self.strides[1:]))
+            f.store(f.value(at), self.starts, place, PLACE)
+
+    def ask(self, group: TileGroup, count: Index, point: Index) -> None:
+        """Asks for one input of each tile: that with the number of a point. Tiles before have read the first ones."""
+        if not self.asks:
+            return
+        f, frame, (swept, down, across) = self.f, self.frame, self.k.axes
+        y, x = f.value(f.div(point, across.n)), f.value(f.rem(point, across.n))
+        of_last = [f.b.icmp_signed(">=", at, I64(axis.n - axis.m)) for at, axis in ((y, down), (x, across))]
+        plane = 0 if swept.dim is None else frame.input_end(swept, group.hi)
+        with f.when(f.b.and_(*of_last)):
+            at = f.dot((plane, f.mul(y, down.step), f.mul(x, across.step)), self.strides)
+            with f.loop(0, count) as place:
+                start = f.add(f.load(self.starts, place, PLACE), at)
+                with f.loop(0, self.k.blocks_in) as c:
+                    block = f.mul(c, self.k.ins[0].strides[1])
+                    f.prefetch(frame.x, f.add(start, block), frame.input_type, near=False)
 
 
 def slot(frame: WinogradFrame, z: Index) -> Index:

@@ -49,21 +49,24 @@ class OutputTransform:
         return rows if bias is None else [[f.b.fadd(value, bias) for value in row] for row in rows]
 
     def store(self, rows: list[list[ir.Value]], tile: WinogradTile, z: Index, channel: Index) -> None:
-        """All outputs where they fit into the box, else those that do."""
-        f, (down, across) = self.f, self.frame.plane
+        """All outputs where they belong to the tile and the box, else those that do."""
+        f, (y_end, x_end) = self.f, map(self.f.value, tile.ends)
         ys, xs = (
             [f.add(at, i * span.axis.dilation) for i in range(span.axis.m)]
             for at, span in zip(tile.corner, self.frame.plane, strict=True)
         )
         pixels = [(value, y, x) for row, y in zip(rows, ys, strict=True) for value, x in zip(row, xs, strict=True)]
-        fits = f.b.and_(self.frame.before(ys[-1], down), self.frame.before(xs[-1], across))
-        with f.b.if_else(fits) as (whole, partial):
+
+        def belongs(y: Index, x: Index) -> ir.Value:
+            return f.b.and_(f.b.icmp_signed("<", f.value(y), y_end), f.b.icmp_signed("<", f.value(x), x_end))
+
+        with f.b.if_else(belongs(ys[-1], xs[-1])) as (whole, partial):
             with whole:
                 for value, y, x in pixels:
                     self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
             with partial:
                 for value, y, x in pixels:
-                    with f.when(f.b.and_(self.frame.before(y, down), self.frame.before(x, across))):
+                    with f.when(belongs(y, x)):
                         self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
 
     def store_pixel(self, value: ir.Value, index: list[Index]) -> None:

@@ -40,16 +40,18 @@ class PairedProducts(Products):
         super().__init__(frame)
         self.values = TileValues(frame)
 
-    def blocks(self, group: TileGroup, plane: Index, block: Index, count: int) -> None:
-        """A block of output channels, for all register tiles of the group."""
+    def blocks(self, group: TileGroup, live: tuple[Index, Index], plane: Index, block: Index, count: int) -> None:
+        """A block of output channels, for the register tiles of the group that are `live`."""
         f, k, frame = self.f, self.k, self.frame
-        turns = f.mul(f.sub(group.hi, group.lo), group.blocks)
+        each = f.sub(live[1], live[0])
+        turns = f.mul(f.sub(group.hi, group.lo), each)
         for t in self.register_tiles():
-            with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
-                row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
-                own = f.add(f.mul(row, frame.own), f.sub(block, frame.first_block))
+            with f.loop(group.lo, group.hi) as at, f.loop(*live) as g:
+                later = f.sub(at, group.lo)
+                own = f.add(f.mul(f.add(f.mul(later, group.blocks), g), frame.own), f.sub(block, frame.first_block))
                 place = f.add(f.mul(plane, k.plane_out), f.mul(own, t * k.lanes))
-                tile = PairedWinogradTile(self, (plane, block), t, f.address(frame.m, place, frame.dtype), row, turns)
+                turn = f.add(f.mul(later, each), f.sub(g, live[0]))
+                tile = PairedWinogradTile(self, (plane, block), t, f.address(frame.m, place, frame.dtype), turn, turns)
                 tile.clear()
                 with self.live_taps(at) as (tap, z):
                     tile.add(tap, slot(frame, z), g)
@@ -57,14 +59,14 @@ class PairedProducts(Products):
 
 class PairedWinogradTile:
     """A register tile of `t` tiles in a plane and a block of output channels (`which`), whose sums are left in `to`.
-    It is number `row` of `turns` that read the same weights."""
+    It is number `turn` of `turns` that read the same weights."""
 
     def __init__(
-        self, products: PairedProducts, which: tuple[Index, Index], t: int, to: ir.Value, row: Index, turns: Index
+        self, products: PairedProducts, which: tuple[Index, Index], t: int, to: ir.Value, turn: Index, turns: Index
     ) -> None:
         self.products, self.frame, self.f, self.k = products, products.frame, products.f, products.k
         self.plane, self.block = which
-        self.t, self.to, self.row, self.turns = t, to, row, turns
+        self.t, self.to, self.turn, self.turns = t, to, turn, turns
         self.number = self.f.add(self.f.mul(self.plane, self.k.out.channel_blocks), self.block)
 
     @property
@@ -129,7 +131,7 @@ class PairedWinogradTile:
         if k.weight_bytes <= NEAR:
             return
         next_block = k.ins[0].shape[1] * k.lanes * k.axes.swept.r
-        number = f.add(f.mul(self.row, k.triples * k.lanes), step)
+        number = f.add(f.mul(self.turn, k.triples * k.lanes), step)
         few = f.b.icmp_signed("<", f.value(self.turns), I64(3))
         share = f.b.select(few, I64(3), I64(1))
         for j in range(3):

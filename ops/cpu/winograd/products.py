@@ -15,7 +15,7 @@ from brickrt.ops.cpu.emit.sizes import Size, alternative, is_equal
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
-from brickrt.ops.cpu.winograd.input_transform import slot
+from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
 
 
 class Products:
@@ -23,25 +23,29 @@ class Products:
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
+        self.next_inputs = NextInputs(frame)
 
     def emit(self, group: TileGroup) -> None:
         """Plane by plane, for all blocks of output channels of the box."""
         f, k, frame = self.f, self.k, self.frame
         all_blocks = k.out.channel_blocks
         rest = all_blocks % k.ob
+        later = self.next_inputs.find(group)
         with f.loop(0, k.axes.planes) as plane:
+            self.next_inputs.ask(group, later, plane)
+            live = frame.register_tiles_of(group, plane)
             with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
-                self.blocks(group, plane, block, k.ob)
+                self.blocks(group, live, plane, block, k.ob)
             if rest:
                 with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
-                    self.blocks(group, plane, block, rest)
+                    self.blocks(group, live, plane, block, rest)
 
-    def blocks(self, group: TileGroup, plane: Index, block: Index, count: int) -> None:
-        """`count` blocks of output channels, for all register tiles of the group."""
+    def blocks(self, group: TileGroup, live: tuple[Index, Index], plane: Index, block: Index, count: int) -> None:
+        """`count` blocks of output channels, for the register tiles of the group that are `live`."""
         f, k, frame = self.f, self.k, self.frame
         tile = f.div(block, k.ob)
         for t in self.register_tiles():
-            with f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
+            with f.loop(group.lo, group.hi) as at, f.loop(*live) as g:
                 acc = Accumulators.create(f, [zeros(frame.kind)] * count, t, frame.dtype, k.lanes)
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                     weights = self.panel(plane, tile, tap, residue)

@@ -97,8 +97,9 @@ class RawProducts(Products):
         following = self.frame.raw_at(block, f.mul(f.add(first, k.chunk_blocks), k.lanes), 0)
         with f.loop(0, k.axes.planes) as plane:
             self.prefetch(following, plane)
+            live = self.frame.register_tiles_of(group, plane)
             for t in self.register_tiles():
-                with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(0, group.blocks) as g:
+                with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(*live) as g:
                     start = self.place(group, plane, at, g, block)
                     vector = f.mul(f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), g), k.depth_in)
                     self.add(start, (count, t), plane, f.add(vector, part[0]), part)

@@ -109,7 +109,7 @@ class TileCheck:
         f, axis = self.f, self.k.axes[1 + side]
         with f.loop(0, axis.m) as i:
             at = f.add(tile.corner[side], f.mul(i, axis.dilation))
-            with f.when(self.frame.before(at, self.frame.plane[side])):
+            with f.when(f.b.icmp_signed("<", f.value(at), f.value(tile.ends[side]))):
                 yield i, at
 
     def bit(self, i: Index, j: Index) -> Index:

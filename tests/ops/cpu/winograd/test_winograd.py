@@ -6,7 +6,7 @@ import pytest
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
-from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axis, fits
+from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axes, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS
 from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED
@@ -324,3 +324,32 @@ def test_the_matrices_filter(m, r):
     found = np.einsum("kp,pi,pj->kij", outputs, weight_matrix(axis), input_matrix(axis))
     want = np.array([[[float(j == k + i) for j in range(axis.n)] for i in range(r)] for k in range(m)])
     np.testing.assert_allclose(found, want, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("m", "r", "stride", "dilation"), [(4, 3, 1, 1), (2, 3, 1, 1), (4, 7, 1, 1), (4, 3, 1, 4), (4, 3, 2, 1)]
+)
+def test_short_tiles(m, r, stride, dilation):
+    """Each phase has no tile more than before, and as many long ones as are needed."""
+    axis = Axis(2, m, r, stride, dilation, 0, 99)
+    for outputs in range(1, 40):
+        each, tiles, long = -(-outputs // dilation), axis.tiles(outputs) // dilation, axis.long(outputs) // dilation
+        assert 0 <= long <= tiles and long * m + (tiles - long) * (m - 1) >= (each if stride == 1 else 0)
+        assert long == tiles if stride > 1 else long == 0 or long * m + (tiles - long) * (m - 1) == each
+
+
+def test_register_tiles_that_are_multiplied():
+    """14 x 7 outputs: (2 + 2) x (1 + 1) tiles; without short ones 2 register tiles of 4, at 36 points."""
+    axes = Axes(Axis(None, 1, 1, 1, 1, 0, 1), *[Axis(d, 4, 3, 1, 1, 1, e) for d, e in ((2, 14), (3, 7))])
+    assert axes.register_tiles(1, (14, 7), 1) == 22 * 11
+    assert axes.register_tiles(1, (14, 7), 4) == 36 * 2 - 6  # long rows are the first register tile
+    assert axes.register_tiles(2, (14, 7), 1) == 2 * 22 * 11
+    assert axes.register_tiles(1, (16, 8), 8) == 36
+
+
+@pytest.mark.parametrize(("outputs", "dilation"), [(7, 1), (14, 1), (14, 2), (28, 4), (5, 1), (3, 1)])
+def test_short_tiles_cover_rows(outputs, dilation):
+    """Rows of long and short tiles, of two images, down and across; scratch is NaN, and so is what short tiles lack."""
+    op = conv((dilation,) * 2, (dilation,) * 2, dilations=(dilation,) * 2)
+    compare(WinogradMaker(4), op, arrays(2, 16, 16, outputs, 11))
+    compare(WinogradMaker(4), op, arrays(2, 16, 16, 11, outputs))
