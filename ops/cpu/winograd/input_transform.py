@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from itertools import chain
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
@@ -65,8 +65,7 @@ class InputTransform:
         f = self.f
 
         def load(row: Index, column: int) -> ir.Value:
-            at = [self.readable(side, corner[side], n, guarded) for side, n in enumerate((row, column))]
-            return f.load(self.frame.x, f.add(base, f.dot(at, self.strides)), self.frame.input_type, self.k.lanes)
+            return self.input(base, corner, (row, column), guarded)
 
         sampled = kept
         if self.k.axes.residues > 1:  # an output reads less of other residues than of the first
@@ -75,6 +74,12 @@ class InputTransform:
         if guarded and any(axis.extent < axis.dilation for axis in self.axes):  # then outputs may read padding alone
             sampled = nothing(self.k.lanes)
         found.look(load, kept, sampled)
+
+    def input(self, base: Index, corner: Sequence[Index], at: tuple[Index, Index], guarded: bool) -> ir.Value:
+        """A vector of a tile by row and column, or the nearest that may be read."""
+        f = self.f
+        place = [self.readable(side, corner[side], n, guarded) for side, n in enumerate(at)]
+        return f.load(self.frame.x, f.add(base, f.dot(place, self.strides)), self.frame.input_type, self.k.lanes)
 
     def readable(self, side: int, first: Index, n: Index, guarded: bool) -> Index:
         """The n-th input of a tile down or across, from `first` on. Where it may not be read, the nearest one that may
@@ -181,30 +186,35 @@ class PairedInput(InputTransform):
         self.values = TileValues(frame)
 
     def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
-        """Looks at all of a tile, then transforms it."""
+        """Looks at all of a tile, then transforms it. A tile that is suspect may have what no output reads, and is
+        looked at again."""
         f, k, found = self.f, self.k, TileRange(self.frame)
         step = k.ins[0].strides[1]
-
-        def kept(c: Index) -> ir.Value:
-            return lanes_before(f, k.lanes, c, k.ins[0].shape[1])
-
-        def largest() -> ir.Value:
-            most = f.variable(nothing(k.lanes))
-            with f.loop(0, k.blocks_in) as c:
-                at = f.add(base, f.mul(c, step))
-                for value in chain(*self.read(at, corner, guarded)):
-                    f.change(most, greater(f, f.read(most), magnitudes(f, value, kept(c))))
-            return greatest_lane(f, f.read(most))
-
         with f.loop(0, k.blocks_in) as c:
-            self.look(found, f.add(base, f.mul(c, step)), corner, guarded, kept(c), (0, 0))
-        number = self.suspects.at(slot(self.frame, z), tile)
-        self.suspects.note(number, found.suspect())
-        scale = f.splat(self.values.scale(number, found.greatest(), largest), k.lanes)
+            kept = lanes_before(f, k.lanes, c, k.ins[0].shape[1])
+            self.look(found, f.add(base, f.mul(c, step)), corner, guarded, kept, (0, 0))
+        number, suspect = self.suspects.at(slot(self.frame, z), tile), found.suspect()
+        self.suspects.note(number, suspect)
+        largest = partial(self.largest, base, corner, guarded, tile)
+        scale = f.splat(self.values.scale(number, found.greatest(), suspect, largest), k.lanes)
         with f.loop(0, k.blocks_in) as c:
             d = self.read(f.add(base, f.mul(c, step)), corner, guarded)
             self.store([[f.b.fmul(value, scale) for value in row] for row in d], tile, z, c)
         self.values.add_pairs(number, self.vector_at(tile, z, 0), k.t * k.lanes)
+
+    def largest(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile) -> ir.Value:
+        """The greatest magnitude of what a tile's outputs read, as bits."""
+        f, k = self.f, self.k
+        most = f.variable(nothing(k.lanes))
+        rows, columns = (
+            f.add(f.div(f.add(f.sub(end, first), axis.dilation - 1), axis.dilation), axis.taps - 1)
+            for first, end, axis in zip(tile.corner, tile.ends, self.axes, strict=True)
+        )
+        with f.loop(0, k.blocks_in) as c, f.loop(0, rows) as row, f.loop(0, columns) as column:
+            value = self.input(f.add(base, f.mul(c, k.ins[0].strides[1])), corner, (row, column), guarded)
+            kept = lanes_before(f, k.lanes, c, k.ins[0].shape[1])
+            f.change(most, greater(f, f.read(most), magnitudes(f, value, kept)))
+        return greatest_lane(f, f.read(most))
 
 
 class NextInputs:

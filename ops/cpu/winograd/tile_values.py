@@ -33,14 +33,15 @@ class TileValues:
         """The sum of the products of its pairs in one of the n² planes."""
         return self.f.load(self.start, self.at(tile, plane), self.frame.dtype)
 
-    def scale(self, tile: Index, square: ir.Value, largest: Callable[[], ir.Value]) -> ir.Value:
+    def scale(self, tile: Index, square: ir.Value, suspect: ir.Value, largest: Callable[[], ir.Value]) -> ir.Value:
         """The power of two that brings the tile's inputs near to 1, by the greatest sum of squares of a channel; where
-        that is small, by the largest input's bits, which `largest` finds out. What takes sums back is noted: 0 for a
-        tile of zeros, whose sums are not quite 0."""
+        that is small, or the tile is `suspect`, by the largest input's bits, which `largest` finds out. What takes sums
+        back is noted: 0 for a tile of zeros, whose sums are not quite 0."""
         f, b = self.f, self.f.b
         exponent = f.variable(b.ashr(b.sub(b.ashr(square, I32(MANTISSA)), I32(EXPONENT_OF_ONE)), I32(1)))
         keeps = f.variable(I32(1))
-        with f.when(b.fcmp_ordered("<", b.bitcast(square, FLOAT), ir.Constant(FLOAT, SMALL))):
+        small = b.fcmp_ordered("<", b.bitcast(square, FLOAT), ir.Constant(FLOAT, SMALL))
+        with f.when(b.or_(small, suspect)):
             bits = largest()
             f.change(exponent, b.sub(b.ashr(bits, I32(MANTISSA)), I32(EXPONENT_OF_ONE)))
             f.change(keeps, b.zext(b.icmp_signed("!=", bits, I32(0)), I32))
