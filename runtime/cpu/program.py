@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from brickrt.graph.host.helpers import Helpers
 from brickrt.graph.uncollected import uncollected
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
@@ -20,7 +21,7 @@ from brickrt.runtime.cpu.worker_program import ProgramMemory, WorkerCode, Worker
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.compiled_mailbox import compiled_mailbox
 from brickrt.runtime.cpu.workers.task_places import places_of
-from brickrt.runtime.cpu.workers.thread_pool import thread_pool
+from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
 from brickrt.runtime.cpu.working_memory import Need
 from brickrt.runtime.lowering.owned_constants import ConstantValues, OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
@@ -128,6 +129,11 @@ class CpuProgram(WorkerProgram):
         super().__init__(worker_tables(table), memory, code)
         working.reserve(parts.need)
         give_back_freed()
+
+
+def host_helpers(threads: int) -> Helpers:
+    """So many threads, those of the pool, for compiled loops of the host."""
+    return Helpers(threads, lambda calls: thread_pool(compiled_mailbox).run(Jobs(calls)))
 
 
 def worker_tables(table: ArgumentTable) -> WorkerTables:

@@ -47,26 +47,6 @@ def test_points_far_away() -> None:
         compare("GridSample", data(1, 2, 4, 6), grid, opset=16, padding_mode=padding_mode)
 
 
-ROIS = np.array([[0, 0, 9, 6], [2.5, 1.2, 5.1, 8.8], [-4, -3, 3, 2], [7, 7, 30, 30], [3, 3, 3.2, 3.1]], np.float32)
-
-
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("sampling_ratio", [0, 2])
-@pytest.mark.parametrize(
-    ("opset", "more"),
-    [
-        (10, {}),
-        (16, {}),
-        (16, {"coordinate_transformation_mode": "output_half_pixel"}),
-    ],
-)
-def test_regions(opset: int, more: dict, sampling_ratio: int, mode: str) -> None:
-    """Inside, partly outside and wholly outside of the image, and smaller than a pixel."""
-    settings = {"output_height": 3, "output_width": 2, "spatial_scale": 0.7, "sampling_ratio": sampling_ratio}
-    images = np.array([0, 1, 1, 0, 1])
-    compare("RoiAlign", data(2, 3, 8, 10), ROIS, images, opset=opset, mode=mode, **settings, **more)
-
-
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("groups", [(1, 1), (2, 1), (1, 2), (2, 4)])
 def test_convolutions_whose_taps_move(groups: tuple[int, int], masked: bool) -> None:
