@@ -37,8 +37,9 @@ Build = Callable[[TaskGraph, Constants, int, KernelProgress | None], Program]
 class Engine:
     """`build(tasks, constants, threads, progress)` makes the program, which owns the constants from then on.
     `arrays` is for engines whose device has memory of its own; `tune(threads, progress)` for those that measure plans,
-    or run plans that were measured before. `helpers` gives the threads that share compiled loops of the host. With `bodies`, the subgraphs of If, Loop and Scan run as programs too; else
-    the host evaluates them, node by node."""
+    or run plans that were measured before. With `bodies`, the subgraphs of If, Loop and Scan run as programs too; else
+    the host evaluates them, node by node. `helpers(threads)` gives the threads that share compiled loops of the
+    host."""
 
     name: str
     spec: DeviceSpec

@@ -25,11 +25,11 @@ WORDS = {name: OWN + k for k, name in enumerate(REGION_WORDS)} | {
     for axis in (0, 1)
     for k, name in enumerate(AXIS_WORDS)
 }
-"""What the words of the function are. `pixels` is where pixel 0, 0 of the first image would lie, channels last;
-`out` float32 [regions, channels, bins0, bins1]; `starts` and `sizes` (of bins) float32 [regions, 2] in pixels, `samples`
-int64 [regions, 2], `images` int64 [regions]. Of each axis `extent` is the image's and `step` the elements from a pixel
-to the next. In the worker's scratch, bytes: `offsets`, `weights` and `counts` of the taps of each axis, `taps` of them a
-bin with the sentinels, and the `tile` of results."""
+"""What the words of the function are. `pixels` is where pixel 0, 0 of the first image would lie, channels last; `out`
+float32 [regions, channels, bins0, bins1]; `starts` and `sizes` (of bins) float32 [regions, 2] in pixels, `samples`
+int64 [regions, 2], `images` int64 [regions]. Of each axis `extent` is the image's, `step` the elements from a pixel to the
+next. In the worker's scratch, bytes: `offsets`, `weights` and `counts` of the taps of each axis, of which a bin has
+room for `taps` with the sentinels, and the `tile` of results."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class _Regions:
     def __init__(self, f: ItemLoop, axes: Sequence[_Axis], maxima: bool) -> None:
         self.f, self.axes, self.maxima = f, axes, maxima
         self.taps, self.channels = f.word(WORDS["taps"]), f.word(WORDS["channels"])
-        self.depth = f.mul(f.div(f.add(self.channels, LANES - 1), LANES), LANES)
+        self.depth: Index = f.mul(f.div(f.add(self.channels, LANES - 1), LANES), LANES)
         self.tile = f.scratch(WORDS["tile"])
 
     # ---- taps
@@ -88,8 +88,8 @@ class _Regions:
             f.store(I64(-1), axis.offsets, f.add(first, k), INT64)
         end = f.variable(f.value(f.add(first, SENTINELS)))
         each = f.b.sitofp(samples, FLOAT)
-        with f.loop(0, samples) as k:
-            part = f.b.fadd(f.b.sitofp(f.value(k), FLOAT), FLOAT(0.5))
+        with f.loop(0, samples) as number:
+            part = f.b.fadd(f.b.sitofp(f.value(number), FLOAT), FLOAT(0.5))
             at = f.b.fadd(start, f.b.fdiv(f.b.fmul(part, size), each))
             below = f.b.fcmp_ordered("<=", at, f.b.sitofp(axis.extent, FLOAT))
             with f.when(f.b.and_(f.b.fcmp_ordered(">=", at, FLOAT(-1.0)), below)):
@@ -149,8 +149,8 @@ class _Regions:
             for k, value in enumerate(results):
                 f.store(value, self.tile, f.add(at, k * LANES), FLOAT32, LANES)
         bins = f.mul(down.bins, across.bins)
-        for k in range(count):
-            self._write(region, f.add(c, k * LANES), k * LANES, bins, width)
+        with f.loop(0, count * LANES, LANES) as column:
+            self._write(region, f.add(c, column), column, bins, width)
 
     def _bin(self, first: Index, y: Index, x: Index, samples: Sequence[ir.Value], count: int) -> list[ir.Value]:
         """`count` vectors of channels of one bin."""
@@ -202,7 +202,7 @@ class _Regions:
             all_seen = seen if all_seen is None else f.b.and_(all_seen, seen)
         return f.splat(f.b.select(all_seen, FLOAT(-np.inf), FLOAT(0.0)), LANES)
 
-    def _write(self, region: ir.Value, c: Index, column: int, bins: Index, width: int) -> None:
+    def _write(self, region: ir.Value, c: Index, column: Index, bins: Index, width: int) -> None:
         """Turns the results of a vector of channels, and writes those of channels that there are."""
         f = self.f
         out = f.pointed(WORDS["out"])

@@ -49,8 +49,8 @@ class Regions:
     def of(
         rois: np.ndarray, images: np.ndarray, bins: tuple[int, int], scale: float, ratio: int, half: bool
     ) -> Regions:
-        """Of corners x0, y0, x1, y1, in the precision that they have, as ONNX Runtime does it: how many samples there
-        are hangs on the last bit. `ratio` 0 is one sample a pixel, `half`: corners lie half a pixel off."""
+        """Those with corners x0, y0, x1, y1, in the precision that they have, as ONNX Runtime does it: how many samples
+        there are hangs on the last bit. `ratio` 0 is one sample a pixel, `half`: corners lie half a pixel off."""
         dtype = np.promote_types(rois.dtype, np.float32)
         with np.errstate(all="ignore"):
             ends = rois.astype(dtype).reshape(-1, 2, 2)[:, :, ::-1] * dtype.type(scale) - dtype.type(0.5 * half)
@@ -115,7 +115,7 @@ def pooled_in_numpy(x: np.ndarray, regions: Regions, maxima: bool) -> np.ndarray
     """What the compiled function gives, but for rounding."""
     out = np.zeros((len(regions.starts), x.shape[1], *regions.bins), x.dtype)
     for k, result in enumerate(out):
-        axes = [regions_taps(regions, k, axis, extent) for axis, extent in enumerate(x.shape[2:])]
+        axes = [_taps_of(regions, k, axis, extent) for axis, extent in enumerate(x.shape[2:])]
         image = x[regions.images[k]]
         for y, (rows, row_weights, above) in enumerate(axes[0]):
             for left, (columns, weights, beside) in enumerate(axes[1]):
@@ -129,7 +129,7 @@ def pooled_in_numpy(x: np.ndarray, regions: Regions, maxima: bool) -> np.ndarray
     return out
 
 
-def regions_taps(regions: Regions, k: int, axis: int, extent: int) -> list[tuple[np.ndarray, np.ndarray, bool]]:
+def _taps_of(regions: Regions, k: int, axis: int, extent: int) -> list[tuple[np.ndarray, np.ndarray, bool]]:
     """Region k's taps along an axis, bin by bin: pixels, weights, and whether some sample lies outside of the image."""
     start, size, samples = (a[k, axis] for a in (regions.starts, regions.sizes, regions.samples))
     found = []

@@ -9,11 +9,15 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
+from brickrt.graph.host.operators.sampled_points import sampled
+
 Taps = tuple[np.ndarray, np.ndarray]
 """Indices and weights [points, taps] along one axis; what lies outside has weight 0."""
 
 LINEAR, CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")  # their names since opset 20, and before
 SHARPNESS = -0.75  # of cubic interpolation
+FAR = 1 << 22
+"""Pixels beyond which a float32 does not tell places between pixels."""
 AT_ONCE = 1 << 18  # elements that stay in a cache
 
 
@@ -23,17 +27,26 @@ class GridSample(OpRun):
     op_domain = ""
 
     def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
-        out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-        together = max(1, AT_ONCE * len(x) // max(1, x.size, out.size))  # many small images, or a large one
-        for first in range(0, len(x), together):
-            some = slice(first, first + together)
-            axes = []
-            for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
-                pixel = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
-                axes.append(_taps(pixel, extent, mode, padding_mode, 0.0 if align_corners else 0.5))
-            points = _between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
-            out[some] = np.moveaxis(points, 1, 2).reshape(out[some].shape)
-        return (out,)
+        found = sampled(x, grid, mode, padding_mode, bool(align_corners))
+        return (sampled_in_numpy(x, grid, mode, padding_mode, bool(align_corners)) if found is None else found,)
+
+
+def sampled_in_numpy(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: bool) -> np.ndarray:
+    """x [images, channels, …], at the points of `grid` [images, …, axes], innermost axis first."""
+    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+    if not x.size or not out.size:
+        return out
+    together = max(1, AT_ONCE * len(x) // max(1, x.size, out.size))  # many small images, or a large one
+    for first in range(0, len(x), together):
+        some = slice(first, first + together)
+        axes = []
+        for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
+            with np.errstate(over="ignore", invalid="ignore"):
+                pixel = (at + 1) / 2 * (extent - 1) if align else ((at + 1) * extent - 1) / 2
+            axes.append(_taps(pixel, extent, mode, padding, 0.0 if align else 0.5))
+        points = _between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
+        out[some] = np.moveaxis(points, 1, 2).reshape(out[some].shape)
+    return out
 
 
 class DeformConv(OpRun):
@@ -61,7 +74,10 @@ class DeformConv(OpRun):
 def _taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -> Taps:
     """Between which pixels of an axis positions lie; the image is reflected `margin` beyond its last ones."""
     low, high = -margin, extent - 1 + margin
+    at = np.where(np.isnan(at), at.dtype.type(0), at)
     at = np.rint(at) if mode == "nearest" else at
+    if padding == "reflection":
+        at = np.clip(at, -FAR, FAR)
     if mode in CUBIC:
         pass  # only pixels are brought back into the image, as PyTorch and ONNX Runtime do it
     elif padding == "border":
@@ -70,7 +86,6 @@ def _taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -
         at = _reflected(at, low, high)
     if padding != "reflection":
         at = np.clip(at, -3, extent + 2)  # beyond, all is the same
-    at = np.nan_to_num(at)
     first = np.floor(at)
     if mode == "nearest":
         steps, weights = np.arange(1), np.ones((len(at), 1), at.dtype)
