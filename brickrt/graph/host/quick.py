@@ -67,6 +67,22 @@ def _gather_elements(node: OnnxNode, given: Arrays) -> np.ndarray:
     return gathered_elements(x, at, node.attrs.get("axis", 0))
 
 
+def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, at = map(_some, given)
+    if node.attrs.get("batch_dims", 0) or not at.ndim or not 0 < at.shape[-1] <= x.ndim:
+        raise NotQuick
+    _small(at.size * math.prod(x.shape[at.shape[-1] :]))
+    return np.asarray(x[tuple(np.moveaxis(at, -1, 0))])
+
+
+def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x = _some(given[0])
+    _small(x.size)
+    if not x.ndim:
+        raise NotQuick
+    return np.array(x.nonzero(), np.int64)
+
+
 def _cumulative_sum(node: OnnxNode, given: Arrays) -> np.ndarray:
     _small(_sizes(given))
     x, axis = map(_some, given)
@@ -151,6 +167,8 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
 _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_parts,
+    "NonZero": _not_zero,
     "CumSum": _cumulative_sum,
     "Slice": _slice,
     "Range": _range,

@@ -27,8 +27,8 @@ WORDS = {name: OWN + k for k, name in enumerate(REGION_WORDS)} | {
 }
 """What the words of the function are. `pixels` is where pixel 0, 0 of the first image would lie, channels last; `out`
 float32 [regions, channels, bins0, bins1]; `starts` and `sizes` (of bins) float32 [regions, 2] in pixels, `samples`
-int64 [regions, 2], `images` int64 [regions]. Of each axis `extent` is the image's, `step` the elements from a pixel to the
-next. In the worker's scratch, bytes: `offsets`, `weights` and `counts` of the taps of each axis, of which a bin has
+int64 [regions, 2], `images` int64 [regions]. Of each axis `extent` is the image's, `step` the elements from a pixel to
+the next. In the worker's scratch, bytes: `offsets`, `weights` and `counts` of the taps of each axis, of which a bin has
 room for `taps` with the sentinels, and the `tile` of results."""
 
 

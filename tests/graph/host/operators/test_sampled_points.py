@@ -40,7 +40,7 @@ def drawn(seed: int, shape: tuple[int, ...], spread: float, lost: bool) -> np.nd
     st.booleans(),
 )
 def test_compiled_as_defined(seed, extents, channels, points, mode, padding, align, lost):
-    """Also single pixels, no channels, no points, coordinates that are no numbers, and memory that ends right behind."""
+    """Also single pixels, no channels, no points, coordinates that are no numbers, and memory that ends there."""
     rng = np.random.default_rng(seed)
     points = (*points, 2)[: len(extents)]
     x = GuardedMemory(rng.standard_normal((2, channels, *extents)).astype(np.float32)).array
