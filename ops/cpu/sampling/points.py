@@ -12,8 +12,8 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.item_loop import OWN, ItemLoop
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, fill, vector
 from brickrt.ops.cpu.moves.square_tiles import turn
-from brickrt.ops.cpu.sampling.axis_taps import FLOATS, STEPS, AxisTaps
 from brickrt.ops.cpu.sampling.channels_last import FLOAT32, LANES
+from brickrt.ops.cpu.sampling.point_taps import FLOATS, STEPS, PointTaps
 
 BLOCK = 1 << 8  # points of an item, at most
 AT_ONCE = 4  # vectors of channels that are summed together
@@ -30,7 +30,7 @@ def emit_points(module: ir.Module, name: str, axes: int, mode: str, padding: str
     f = ItemLoop(module, name)
     points, blocks = f.word(POINTS), f.word(BLOCKS)
     extents = [f.word(FIRST_AXIS + 2 * axis) for axis in range(axes)]
-    taps = [AxisTaps(f, mode, padding, align, f.b.sitofp(extent, FLOAT)) for extent in extents]
+    taps = [PointTaps(f, mode, padding, align, f.b.sitofp(extent, FLOAT)) for extent in extents]
     emitter = _Points(f, taps, _Table(f, len(STEPS[mode]) ** axes))
     with f.items() as item:
         image = f.b.sdiv(item, blocks)
@@ -56,7 +56,7 @@ class _Points:
     """Emits what is done for LANES points."""
 
     f: ItemLoop
-    axes: Sequence[AxisTaps]
+    axes: Sequence[PointTaps]
     table: _Table
 
     def note(self, entry: Index, left: Index) -> None:

@@ -23,7 +23,7 @@ Tap = tuple[ir.Value, ir.Value]
 
 
 @dataclass(frozen=True)
-class AxisTaps:
+class PointTaps:
     """Emits the taps of one axis for points that are `at` the coordinate that a grid has, from -1 to 1. `extent` is the
     number of pixels, a scalar float32."""
 
