@@ -28,13 +28,14 @@ class NotQuick(Exception):
 def quick_outputs(node: OnnxNode, arrays: Mapping[str, Any]) -> list[Any] | None:
     """The outputs of a node as the reference gives them; None where it must compute them, or refuse to."""
     run = _QUICK.get(node.op_type) if not node.domain else None
-    if run is None or len(node.outputs) != 1:
+    if run is None or len(node.outputs) != (2 if run is _greatest else 1) or not all(node.outputs):
         return None
     given = [arrays[name] if name else None for name in node.inputs]
     if not all(x is None or (type(x) is np.ndarray and x.dtype.kind in "iufb") for x in given):
         return None
     try:
-        return [run(node, given)]
+        found = run(node, given)
+        return [*found] if isinstance(found, tuple) else [found]
     except (NotQuick, ValueError, IndexError, TypeError, OverflowError):  # the reference finds it, too, and says it
         return None
 
@@ -81,6 +82,23 @@ def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:
     if not x.ndim:
         raise NotQuick
     return np.array(x.nonzero(), np.int64)
+
+
+def _greatest(node: OnnxNode, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """TopK: the first of equal elements comes first; what is no number is greater than all."""
+    if len(given) != 2:
+        raise NotQuick
+    x, count = map(_some, given)
+    _small(x.size)
+    axis, k = node.attrs.get("axis", -1), count.item()
+    if not x.ndim or not 0 <= k <= x.shape[axis]:
+        raise NotQuick
+    if node.attrs.get("largest", 1):
+        order = x.shape[axis] - 1 - np.flip(np.flip(x, axis).argsort(axis, kind="stable"), axis)
+    else:
+        order = x.argsort(axis, kind="stable")
+    at = order.take(np.arange(k), axis)
+    return np.take_along_axis(x, at, axis), at.astype(np.int64, copy=False)
 
 
 def _cumulative_sum(node: OnnxNode, given: Arrays) -> np.ndarray:
@@ -164,11 +182,12 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
     return run
 
 
-_QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray]] = {
+_QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ...]]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_parts,
     "NonZero": _not_zero,
+    "TopK": _greatest,
     "CumSum": _cumulative_sum,
     "Slice": _slice,
     "Range": _range,
