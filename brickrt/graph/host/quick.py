@@ -14,9 +14,12 @@ import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements
+from brickrt.graph.host.operators.sampled_points import sampled
 
 SMALL = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""
+COMPILED = 1 << 21
+"""The same of compiled loops, which take no arrays beside a copy of what they read."""
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -40,8 +43,8 @@ def quick_outputs(node: OnnxNode, arrays: Mapping[str, Any]) -> list[Any] | None
         return None
 
 
-def _small(elements: float) -> None:
-    if elements > SMALL:
+def _small(elements: float, most: int = SMALL) -> None:
+    if elements > most:
         raise NotQuick
 
 
@@ -99,6 +102,15 @@ def _greatest(node: OnnxNode, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
         order = x.argsort(axis, kind="stable")
     at = order.take(np.arange(k), axis)
     return np.take_along_axis(x, at, axis), at.astype(np.int64, copy=False)
+
+
+def _grid_sample(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, grid = map(_some, given)
+    if x.ndim != grid.ndim or grid.shape[-1] != x.ndim - 2:
+        raise NotQuick
+    _small(x.size + grid.size + math.prod(x.shape[:2]) * math.prod(grid.shape[1:-1]), COMPILED)
+    how = node.attrs.get("mode", "linear"), node.attrs.get("padding_mode", "zeros")
+    return _some(sampled(x, grid, *how, bool(node.attrs.get("align_corners", 0))))
 
 
 def _cumulative_sum(node: OnnxNode, given: Arrays) -> np.ndarray:
@@ -188,6 +200,7 @@ _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ..
     "GatherND": _gather_parts,
     "NonZero": _not_zero,
     "TopK": _greatest,
+    "GridSample": _grid_sample,
     "CumSum": _cumulative_sum,
     "Slice": _slice,
     "Range": _range,

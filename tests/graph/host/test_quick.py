@@ -38,6 +38,13 @@ CASES = {
     "greatest": (node("TopK", "a b", "y z", axis=1), [np.float32([[3, 7, 7, np.nan, -1], [0, 0, 0, 0, 0]]), i(4)]),
     "least": (node("TopK", "a b", "y z", axis=0, largest=0), [X[::-1] % 7, i(1)]),
     "none": (node("TopK", "a b", "y z"), [X, i(0)]),
+    "points": (
+        node("GridSample", "a b", "y", mode="bicubic", padding_mode="border", align_corners=1),
+        [
+            np.sin(np.arange(360, dtype=np.float32)).reshape(1, 10, 6, 6),
+            np.cos(np.arange(80, dtype=np.float32)).reshape(1, 8, 5, 2),
+        ],
+    ),
     "cumulative sum": (node("CumSum", "a b", "y"), [np.array([[1, 2, 3], [4, 5, 6]], np.int32), s(1)]),
     "cumulative sum that overflows": (
         node("CumSum", "a b", "y"),

@@ -24,7 +24,7 @@ def sampled(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: boo
     pixels = math.prod(x.shape[2:])
     if x.dtype != np.float32 or grid.dtype != np.float32 or axes not in (2, 3) or out.size <= FEW or not pixels:
         return None
-    last = axes == 2 and x.shape[1] >= MANY and math.prod(grid.shape[1:-1]) * MANY > pixels
+    last = axes == 2 and x.shape[1] >= MANY and math.prod(grid.shape[1:-1]) * 8 > pixels
     image = channels_last(x, *map(slice, (0, 0), x.shape[2:])) if last else np.ascontiguousarray(x)
     steps = [stride // x.itemsize for stride in (image.strides[1:3] if last else image.strides[2:])]
     if len(x) != len(grid) or max(n * step for n, step in zip(x.shape[2:], steps)) >= 1 << 31:
