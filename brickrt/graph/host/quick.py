@@ -76,7 +76,9 @@ def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
     if node.attrs.get("batch_dims", 0) or not at.ndim or not 0 < at.shape[-1] <= x.ndim:
         raise NotQuick
     _small(at.size * math.prod(x.shape[at.shape[-1] :]))
-    return np.asarray(x[tuple(np.moveaxis(at, -1, 0))])
+    if at.shape[-1] == 1:
+        return np.asarray(x.take(at[..., 0], 0))
+    return np.asarray(x[tuple(at[..., k] for k in range(at.shape[-1]))])
 
 
 def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:

@@ -32,6 +32,7 @@ CASES = {
     "gather matrix": (node("Gather", "a b", "y"), [X, np.array([[1, 0]], np.int32)]),
     "gather elements": (node("GatherElements", "a b", "y", axis=2), [X, np.array([[[0, -1]], [[3, 2]]])]),
     "gather parts": (node("GatherND", "a b", "y"), [X, np.array([[[1, -1]], [[0, 2]]])]),
+    "gather rows": (node("GatherND", "a b", "y"), [X, np.array([[[1], [-2]]], np.int32)]),
     "gather whole positions": (node("GatherND", "a b", "y"), [X, i(1, 2, 3)]),
     "not zero": (node("NonZero", "a", "y"), [X > 20]),
     "nothing but zero": (node("NonZero", "a", "y"), [X[:, :0]]),
