@@ -17,6 +17,8 @@ from brickrt.ops.cpu.fixed_function import item_loop
 HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
 MOST_SAMPLES = 1 << 16
 """Samples of a bin along an axis: those of regions of millions of pixels lie farther apart."""
+ROUNDED = 1e5
+"""Pixels up to where a sample lies inside of its region, give or take a pixel, however a float32 is rounded."""
 SENTINELS, AT_ONCE = 2, 4  # as the compiled function has them
 
 
@@ -29,7 +31,7 @@ class RoiAlign(OpRun):
         half = settings["coordinate_transformation_mode"] == "half_pixel"
         half &= self.run_params["opsets"][""] >= HALF_PIXELS
         bins, maxima = (output_height, output_width), mode.lower() != "avg"
-        regions = Regions.of(rois, images, bins, spatial_scale, settings["sampling_ratio"], half)
+        regions = Regions.of(rois, images, bins, spatial_scale, settings["sampling_ratio"] or 0, half)
         regions.check(x)
         return (pooled(x, regions, maxima),)
 
@@ -58,7 +60,7 @@ class Regions:
             extents = extents if half else np.maximum(extents, 1)
             sizes = (extents / np.array(bins, dtype)).astype(dtype)
             asked = np.nan_to_num(np.ceil(sizes), nan=0.0)
-        samples = np.full_like(asked, ratio) if ratio else np.clip(asked, 0, MOST_SAMPLES)
+        samples = np.full_like(asked, ratio) if ratio > 0 else np.clip(asked, 0, MOST_SAMPLES)
         return Regions(ends[:, 0].copy(), sizes, samples.astype(np.int64), images.astype(np.int64).reshape(-1), bins)
 
     def check(self, x: np.ndarray) -> None:
@@ -73,11 +75,10 @@ class Regions:
         """The pixels along an axis that samples may lie between, of `extent`."""
         with np.errstate(all="ignore"):
             ends = np.stack([self.starts[:, axis], self.starts[:, axis] + self.sizes[:, axis] * self.bins[axis]])
-        ends = np.clip(np.nan_to_num(ends[:, np.isfinite(ends).all(0)]).astype(np.float64), -1e6, extent + 1e6)
-        room = 2 + 1e-4 * np.abs(ends).max(initial=0)
-        low, high = ends.min(initial=extent) - room, ends.max(initial=0) + room
-        first = min(max(math.floor(low), 0), extent - 1)
-        return first, max(first + 1, min(math.ceil(high), extent))
+        if not (np.abs(ends) < ROUNDED).all():
+            return 0, extent
+        first = min(max(math.floor(ends.min(initial=extent)) - 2, 0), extent - 1)
+        return first, max(first + 1, min(math.ceil(ends.max(initial=0)) + 2, extent))
 
 
 def pooled(x: np.ndarray, regions: Regions, maxima: bool) -> np.ndarray:

@@ -109,3 +109,15 @@ def test_an_image_that_is_not_there_is_named():
     for number in (2, -1):
         with pytest.raises(BrickError, match=f"image {number} of 2"):
             compare(data(2, 3, 8, 10), ROIS, np.full(5, number), opset=16)
+
+
+@pytest.mark.parametrize("far", [3e5, 1e9, 3e38])
+@pytest.mark.parametrize("maxima", [False, True])
+def test_regions_from_far_away_read_no_more_than_the_image(far: float, maxima: bool):
+    """Their samples may lie anywhere, as a float32 is rounded there, and the largest end at no number."""
+    rois = np.float32([[-far, -far, 5, 5], [5, 5, far, far], [-far, 3, far, 4], [-far, -far, far, far]])
+    x = GuardedMemory(RANDOM.standard_normal((1, 3, 40, 300)).astype(np.float32)).array
+    for ratio in (0, 3):
+        regions = Regions.of(rois, np.zeros(4), (7, 7), 1.0, ratio, False)
+        got = pooled(x, regions, maxima)
+        np.testing.assert_allclose(got, pooled_in_numpy(x, regions, maxima), 1e-4, 1e-5)
