@@ -14,9 +14,10 @@ from brickrt.cli.commands import run_files
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
 from brickrt.cli.inputs.file_lists import InputFiles, input_files
-from brickrt.cli.inputs.gather import check_images, check_request, gather
+from brickrt.cli.inputs.gather import check_images, check_request
 from brickrt.cli.inputs.large_files import may_be_large
 from brickrt.cli.inputs.presets import preprocessing
+from brickrt.cli.inputs.read_ahead import reading_ahead
 from brickrt.cli.inputs.shapes import assuming, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.run_report import latency_figures, run_dict, run_text
@@ -99,11 +100,13 @@ def check_result_request(request: RunRequest) -> None:
 
 def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) -> str | Failure:
     with shown_progress() as progress:
-        feed, assumed = gather(source, request.inputs)
         watch = WatchedRequest(request, source)
-        runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
-        with assuming(assumed):
-            prepared = runtime.prepare(feed.arrays)
+        with reading_ahead(source, request.inputs, runs) as ahead:
+            runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
+            arrays, assumed = ahead.types()
+            with assuming(assumed):
+                prepared = runtime.prepare(arrays)
+            feed, assumed = ahead.read()
         progress("model", 0, 1)
         watch.compiled(prepared)
     with assuming(assumed), interruptible(runtime.cancel):

@@ -88,7 +88,7 @@ def test_verify_is_told_in_words(call, models):
 
 
 def test_bugs_are_one_line_too(call, models, monkeypatch):
-    monkeypatch.setattr("brickrt.cli.commands.run.gather", lambda *_: 1 / 0)
+    monkeypatch.setattr("brickrt.cli.inputs.read_ahead.gather", lambda *_: 1 / 0)
     called = call("run", models / "sum.onnx", "--random")
     assert called.code == 1 and len(called.err.splitlines()) == 1
     assert "ZeroDivisionError" in called.err and "--debug" in called.err
@@ -98,7 +98,7 @@ def test_interrupt(call, models, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("brickrt.cli.commands.run.gather", stop)
+    monkeypatch.setattr("brickrt.cli.inputs.read_ahead.gather", stop)
     called = call("run", models / "sum.onnx", "--random")
     assert (called.code, called.out, called.err) == (130, "", "brickrt: interrupted\n")
 
