@@ -30,7 +30,7 @@ def value_summary(name: str, value: Any) -> dict[str, Any]:
 
 
 def _ends(real: np.ndarray) -> tuple[np.generic, np.generic]:
-    """The least and the greatest value, NaN where there is one; both are looked for in a part while the cache has it."""
+    """The least and the greatest value, NaN where there is one; both are looked for while the cache has a part."""
     flat = real.reshape(-1)
     parts = [flat[k : k + PART] for k in range(0, flat.size, PART)]
     ends = [(part.min(), part.max()) for part in parts]
