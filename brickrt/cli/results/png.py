@@ -10,6 +10,8 @@ from typing import IO
 
 import numpy as np
 
+from brickrt.cli.results.huffman import Packer, deflated, packer
+
 Rows = Callable[[int, int], np.ndarray]
 """The rows from one number to another, whole numbers [rows, width, channels] of 8 or 16 bits."""
 
@@ -17,8 +19,9 @@ COLOURS = {1: 0, 3: 2, 4: 6}  # channels: the format's number
 STRIP = 1 << 20  # bytes that are filtered and packed at a time
 NONE, LEFT, UP, AVERAGE = 0, 1, 2, 3  # the format's filters that are tried
 LEVEL = 1  # of zlib: higher ones take several times as long for a few percent
-SAMPLE = 1 << 15  # bytes of a strip that are packed in each way, to choose
-RUNS_SUFFICE = 1.05  # times as large as with any repeats: what repeats is looked for in most of the time
+SAMPLE = 1 << 14  # bytes of a strip that are packed in each way, to choose
+QUICK = 1.05  # times as large as with all repeats is small enough: looking for them takes most of the time
+LARGE = 1 << 24  # bytes of a picture for which a packer is compiled
 
 
 def write_png(file: IO[bytes], shape: tuple[int, int, int], dtype: np.dtype, rows: Rows, threads: int) -> None:
@@ -39,27 +42,31 @@ def _packed(shape: tuple[int, int, int], dtype: np.dtype, rows: Rows, threads: i
     height, width, channels = shape
     step = max(1, STRIP // (width * channels * dtype.itemsize))
 
+    large = height * width * channels * dtype.itemsize >= LARGE
+    coder = packer() if large else None
+
     def pack(top: int) -> tuple[bytes, bytes]:
         end, above = min(top + step, height), max(top - 1, 0)
         plain = _filtered(rows(above, end), top - above, channels * dtype.itemsize)
-        return plain, _deflated(plain, _way(plain), zlib.Z_FINISH if end == height else zlib.Z_FULL_FLUSH)
+        return plain, _deflated(plain, end == height, coder)
 
     with ThreadPoolExecutor(threads) as pool:
         yield from pool.map(pack, range(0, height, step))
 
 
-def _way(plain: bytes) -> int:
-    """What zlib looks for in a strip: runs of one byte, which takes a third of the time, where that is nearly as good
-    as all repeats, as in photographs."""
+def _deflated(plain: bytes, last: bool, coder: Packer | None) -> bytes:
+    """A strip as blocks of deflate: in the quickest way that is nearly as good as looking for all repeats, which in
+    photographs single bytes are, and runs of one byte in drawings."""
     begin = max(0, (len(plain) - SAMPLE) // 2)
-    sample = plain[begin : begin + SAMPLE]
-    runs, repeats = (len(_deflated(sample, way, zlib.Z_FINISH)) for way in (zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY))
-    return zlib.Z_RLE if runs <= RUNS_SUFFICE * repeats else zlib.Z_DEFAULT_STRATEGY
+    ways = (zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)
+    sizes = [len(_by_zlib(plain[begin : begin + SAMPLE], way, True)) for way in ways]
+    way = next(way for way, size in zip(ways, sizes) if size <= QUICK * min(sizes))
+    return deflated(plain, last, coder) if coder and way == zlib.Z_HUFFMAN_ONLY else _by_zlib(plain, way, last)
 
 
-def _deflated(plain: bytes, way: int, end: int) -> bytes:
-    packer = zlib.compressobj(LEVEL, zlib.DEFLATED, -15, strategy=way)
-    return packer.compress(plain) + packer.flush(end)
+def _by_zlib(plain: bytes, way: int, last: bool) -> bytes:
+    made = zlib.compressobj(LEVEL, zlib.DEFLATED, -15, strategy=way)
+    return made.compress(plain) + made.flush(zlib.Z_FINISH if last else zlib.Z_FULL_FLUSH)
 
 
 def _filtered(rows: np.ndarray, begin: int, pixel: int) -> bytes:
