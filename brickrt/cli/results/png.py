@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,8 +21,9 @@ STRIP = 1 << 20  # bytes that are filtered and packed at a time
 NONE, LEFT, UP, AVERAGE = 0, 1, 2, 3  # the format's filters that are tried
 LEVEL = 1  # of zlib: higher ones take several times as long for a few percent
 SAMPLE = 1 << 14  # bytes of a strip that are packed in each way, to choose
+LLVM = "llvmlite"
 QUICK = 1.05  # times as large as with all repeats is small enough: looking for them takes most of the time
-LARGE = 1 << 24  # bytes of a picture for which a packer is compiled
+LARGE = 1 << 25  # bytes of a picture for which a packer is compiled, where LLVM is imported already
 
 
 def write_png(file: IO[bytes], shape: tuple[int, int, int], dtype: np.dtype, rows: Rows, threads: int) -> None:
@@ -43,7 +45,7 @@ def _packed(shape: tuple[int, int, int], dtype: np.dtype, rows: Rows, threads: i
     step = max(1, STRIP // (width * channels * dtype.itemsize))
 
     large = height * width * channels * dtype.itemsize >= LARGE
-    coder = packer() if large else None
+    coder = packer() if large and LLVM in sys.modules else None
 
     def pack(top: int) -> tuple[bytes, bytes]:
         end, above = min(top + step, height), max(top - 1, 0)

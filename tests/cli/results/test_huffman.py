@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -46,7 +47,7 @@ def test_codes_are_whole_and_differ(seed, spread):
     assert max(lengths) <= LONGEST and sum(2.0**-length for length in lengths) == 1
     codes = reversed_codes(np.array(lengths, np.uint8)).tolist()
     texts = sorted(f"{code:0{length}b}"[::-1] for code, length in zip(codes, lengths))
-    assert not any(later.startswith(one) for one, later in zip(texts, texts[1:]))
+    assert not any(later.startswith(one) for one, later in pairwise(texts))
 
 
 def test_noise_is_as_small_as_by_zlib(pack):

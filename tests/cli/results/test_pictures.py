@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+import sys
 
+import llvmlite
 import numpy as np
 import pytest
 from PIL import Image
@@ -29,6 +31,7 @@ def packed(pixels: np.ndarray, threads: int = 2) -> np.ndarray:
 def test_png_files_hold_what_was_written(monkeypatch, channels, size, large):
     monkeypatch.setattr(png, "STRIP", 200)
     monkeypatch.setattr(png, "LARGE", large)
+    monkeypatch.setitem(sys.modules, png.LLVM, llvmlite)
     pixels = np.random.default_rng(0).integers(0, 256, (*size, channels), np.uint8)
     np.testing.assert_array_equal(packed(pixels), pixels)
 
