@@ -168,9 +168,13 @@ def _check_size(
 ) -> None:
     if any(w is not None and w != g for g, w in zip(got, wanted)):
         fit = "x".join(str(g if w is None else w) for g, w in zip(got, wanted))
-        raise InputError(
-            f"{path}: is {got[0]}x{got[1]} (height x width), input '{name}' takes {describe(info)}: use --resize {fit}"
-        )
+        is_, takes = f"{got[0]}x{got[1]} (height x width)", describe(info)
+        raise InputError(f"{path}: is {is_}, input '{name}' takes {takes}: use --resize {fit}{_cutting(wanted)}")
+
+
+def _cutting(wanted: tuple[int | None, int | None]) -> str:
+    """What else brings a picture to the size that is wanted, where the model has one."""
+    return ", or --preset imagenet, which cuts the middle" if None not in wanted else ""
 
 
 def _arranged(pixels: np.ndarray, info: TensorInfo, layout: ImageLayout, asked: Preprocessing) -> np.ndarray:

@@ -35,7 +35,7 @@ def copy_boxes(
 
 
 class RelaidSource(FlatSource):
-    """A `BoxSource` of a row-major copy of `original` in a scratch file without a name. Its identity is the original's."""
+    """A `BoxSource` of a row-major copy of `original` in a scratch file without a name; it has its identity."""
 
     def __init__(self, source: FlatSource, scratch: Path | None) -> None:
         self.original = source
