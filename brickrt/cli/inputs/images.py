@@ -220,5 +220,6 @@ def _scale_into(view: np.ndarray, pixels: np.ndarray, asked: Preprocessing) -> N
 
 def _per_channel(option: str, values: tuple[float, ...], channels: int) -> np.ndarray:
     if len(values) not in (1, channels):
-        raise InputError(f"{option} has {len(values)} numbers, the image {channels} channels: give 1 or {channels}")
+        several = f"{channels} channels: give 1 or {channels}" if channels > 1 else "one channel: give one"
+        raise InputError(f"{option} has {len(values)} numbers, the image {several}")
     return np.broadcast_to(np.asarray(values, np.float32), channels)

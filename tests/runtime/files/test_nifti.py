@@ -73,7 +73,7 @@ def test_damaged_volumes_are_refused(tmp_path):
 @pytest.mark.parametrize("shape", [(7, 8, 9), (5, 6, 7, 2), (3, 40000, 2)])
 @pytest.mark.parametrize("copied", [False, True])
 def test_volumes_are_written_with_the_affine_of_the_input(tmp_path, shape, copied):
-    """Of one that is read from a row-major copy too."""
+    """What is read from a row-major copy has it too."""
     like = open_source(saved(tmp_path / "in.nii", values((7, 8, 9), "i2")))
     like.axis = 0
     like = by_rows(like) if copied else like
