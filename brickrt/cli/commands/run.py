@@ -116,7 +116,8 @@ def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) 
     written = _written(request, source, runtime, runs, feed, ran.outputs)
     note_assumed(assumed)
     latency = latency_figures(ran.first_ms, ran.run_ms)
-    report = run_dict(runtime, ran.outputs, latency, ran.compile_ms, errors, request.files() | written)
+    files, traffic = request.files() | written, request.json or request.verbose or request.watch.report is not None
+    report = run_dict(runtime, ran.outputs, latency, ran.compile_ms, errors, files, traffic)
     report["runs"] = len(ran.run_ms)
     if request.result.top is not None:
         report["top"] = _top(request, source, ran.outputs)

@@ -31,7 +31,11 @@ IMAGES = {
 }
 INPUTS = [((1, 3, "H", "W"), TensorProto.FLOAT), ((1, "H", "W", 3), TensorProto.UINT8), (("H", "W"), TensorProto.FLOAT)]
 INPUTS += [((1, "C", "H", "W"), TensorProto.FLOAT), (("C", "H", "W"), TensorProto.FLOAT16)]
-ASKED = {"as it is": Preprocessing(), "cut": Preprocessing(short_side=24, crop=20), "resized": Preprocessing(resize=(9, 8))}
+ASKED = {
+    "as it is": Preprocessing(),
+    "cut": Preprocessing(short_side=24, crop=20),
+    "resized": Preprocessing(resize=(9, 8)),
+}
 
 
 @pytest.fixture(scope="module")
