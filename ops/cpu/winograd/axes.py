@@ -155,9 +155,7 @@ def known_axes(op: Conv, spatial: Shape, edge: int) -> Axes:
     return _known_axes(op.kernel, op.strides, op.dilations, op.pads, spatial, edge)
 
 
-def _axes(
-    kernel: Shape, strides: Shape, dilations: Shape, pads: Shape, spatial: Sequence[int], edge: int
-) -> Axes:
+def _axes(kernel: Shape, strides: Shape, dilations: Shape, pads: Shape, spatial: Sequence[int], edge: int) -> Axes:
     swept = _swept(kernel)
     axes: list[Axis] = []
     for i, r in enumerate(kernel):
