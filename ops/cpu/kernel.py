@@ -119,10 +119,15 @@ class Kernel(ABC):
         """Whether the code is for so many channels, by default where they lie in blocks."""
         return any(operand.block > 1 for operand in (self.out, *self.ins))
 
-    def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
-        """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; None for a kernel
-        that cannot prefetch weights meanwhile."""
-        return None
+    @property
+    def asks(self) -> bool:
+        """Whether it can prefetch weights of later kernels while register tiles sweep channels."""
+        return False
+
+    def swept_channels(self, boxes: Boxes) -> np.ndarray:
+        """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; none but of a
+        kernel that `asks`."""
+        return np.zeros(len(boxes), np.int64)
 
     @property
     def workspace(self) -> int:

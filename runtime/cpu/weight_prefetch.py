@@ -57,12 +57,13 @@ class WeightPrefetch:
         self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
     ) -> tuple[Sequence[Kernel], np.ndarray | None]:
         """The kernels of a node's steps, which ask if they should and can, and how many bytes each step asks for."""
-        found = [v.swept_channels(steps.boxes) for v in variants] if steps.node in self.shares else []
-        swept = [channels for channels in found if channels is not None]
-        if not swept or len(swept) < len(variants):
+        share = self.shares.get(steps.node)
+        if share is None or not all(v.asks for v in variants):
             return variants, None
-        channels = np.stack(swept)[which, np.arange(len(which))]
-        least = self.shares[steps.node].nbytes / int(channels.sum())
+        if not share.nbytes:
+            return self._at_pace(variants, 0), np.zeros(len(which), np.int64)
+        channels = np.stack([v.swept_channels(steps.boxes) for v in variants])[which, np.arange(len(which))]
+        least = share.nbytes / int(channels.sum())
         pace = next((p for p in PACES if p >= least), PACES[-1])
         return self._at_pace(variants, pace), channels * pace
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.graph.ir import Graph, Node
+from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.matmul import MatMul
