@@ -234,14 +234,14 @@ class CostModel:
         once = self.node_costs[k].core_us * trials.elements[output] / max(1, self.graph.types[output].size)
         return once * self._tiled(k, trials, trials.rows)
 
-    def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
+    def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray | float:
         """How many times slower node `k` is because so many rows of the output do not fill a Winograd kernel's tiles,
         or because it is computed directly in bricks (`keeps_algorithm`)."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
         if name is None or not isinstance(node.op, Conv):
-            return np.ones(len(trials.bricks))
+            return 1.0
         if not keeps_algorithm(node, name):
-            return np.full(len(trials.bricks), 1 / self._saved(k))
+            return 1 / self._saved(k)
         own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trials.nodes[-1]))
         rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
@@ -250,7 +250,7 @@ class CostModel:
     def _bricks_us(
         self,
         trials: BrickTrials,
-        core_us: Sequence[np.ndarray],
+        core_us: Sequence[np.ndarray | float],
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
         task_us: np.ndarray,
@@ -284,9 +284,12 @@ class CostModel:
                 if name in elements:
                     kind = graph.types[name]
                     moved = elements[name] * (kind.dtype.itemsize / 1e3)
-                    once = np.minimum(moved, kind.nbytes / 1e3)
-                    us += moved * inner if name in near else once * outer + (moved - once) * again
-                    near.add(name)
+                    if name in near:
+                        us += moved * inner
+                    else:
+                        once = np.minimum(moved, kind.nbytes / 1e3)
+                        us += once * outer + (moved - once) * again
+                        near.add(name)
             times.append(us)
         return times
 

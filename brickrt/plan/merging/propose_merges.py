@@ -162,11 +162,15 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
     counts = brick_counts(shape, bricks)
     demand.join(order[0])
     swept.join(order[0])
-    best, saved = None, -math.inf
+    best, saved, elements, before = None, -math.inf, dict[str, np.ndarray](), dict[str, Boxes]()
     for n in range(2, len(order) + 1):
         demand.join(order[n - 1])
         swept.join(order[n - 1])
-        elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
+        elements = {
+            name: elements[name] if demand.needed[name] is before.get(name) else boxes.volumes * counts
+            for name, boxes in demand.needed.items()
+        }
+        before = dict(demand.needed)
         trials = BrickTrials(sorted(order[:n]), bricks, bands, rows, elements, band_bytes(swept))
         us, strategies = _time(cost, trials, demand.needed).chosen(limit)
         gain = allowed * _layerwise_us(cost, order[:n]) - us
