@@ -301,7 +301,7 @@ class _Walk:
         if values is None:
             self.adopt(node, outputs, mark.nodes)
             return
-        arrays = {name: values.get(tensor, b.constants.get(tensor)) for name, tensor in results.items()}
+        arrays = {name: values[t] if t in values else b.constants[t] for name, t in results.items()}
         b.rollback(mark)
         for name, array in arrays.items():
             b.bind_new(name, array)
