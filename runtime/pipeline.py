@@ -57,6 +57,8 @@ STAGES = (
     "brickrt.plan.merging.split_moments",
     "brickrt.runtime.lowering.lower",
 )
+PLANNING_CODE = "brickrt.runtime.cache.plan_cache.planning_code"
+KERNELS_CODE = "brickrt.runtime.cpu.compile.kernel_digest.code_digest"
 LATER = "nodes of the model are planned only when values before them are known"
 
 
@@ -66,6 +68,9 @@ def import_stages(engine: Engine) -> Engine:
     on_cpu = engine.spec.kind == "cpu" and engine.name in ("cpu", "planner")  # the reference does without LLVM
     for name in (*STAGES, *(["brickrt.runtime.cpu.program"] if on_cpu else [])):
         import_module(name)
+    for name in (PLANNING_CODE, *([KERNELS_CODE] if on_cpu else [])):  # digests of sources, which caches go by
+        module, _, function = name.rpartition(".")
+        getattr(import_module(module), function)()
     return engine
 
 
