@@ -21,6 +21,9 @@ MOST = 1 << 30
 """Memory, that of the libraries included, that a process may have at a time for a small model."""
 BYTES = 1 << 32
 """Memory that a case can get at all: far more than it may take, and less than would bring the machine down."""
+# of which each runner is a fork, that need not import everything again
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload([__name__])
 
 
 class Verdict(NamedTuple):
@@ -39,9 +42,8 @@ class CaseRunner:
     """
 
     def __init__(self, seconds: int = SECONDS, compared: bool = False) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=_serve, args=(there, seconds, compared))
+        self._here, there = SERVER.Pipe()
+        self._process = SERVER.Process(target=_serve, args=(there, seconds, compared, dict(os.environ)))
         self._process.start()
         there.close()
         self._here.recv()
@@ -64,9 +66,10 @@ class CaseRunner:
         return verdict.word, verdict.text
 
 
-def _serve(parent: Connection, seconds: int, compared: bool) -> None:
-    """Answers cases until the parent is gone. What libraries write is thrown away."""
-    os.environ["BRICKRT_CALIBRATE"] = "0"
+def _serve(parent: Connection, seconds: int, compared: bool, environment: dict[str, str]) -> None:
+    """Answers cases until the parent is gone, in its environment. What libraries write is thrown away."""
+    os.environ.clear()
+    os.environ.update(environment, BRICKRT_CALIBRATE="0")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
