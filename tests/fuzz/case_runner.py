@@ -27,18 +27,21 @@ SERVER.set_forkserver_preload([__name__])
 
 
 class Verdict(NamedTuple):
-    """What came of a case, and of comparing it with each other runtime; the most memory that it had."""
+    """What came of a case, and of comparing it with each other runtime; the most memory that it had, and its seconds of
+    processor time."""
 
     word: str
     text: str
     peak: int
+    spent: float
     compared: tuple[str, ...] = ()
 
 
 class CaseRunner:
     """Runs cases; with `compared`, what ran is compared with other runtimes, and may come out as `differs`.
 
-    `compared` then counts what became of comparisons, `peak` is the most memory that a case took.
+    `compared` then counts what became of comparisons, `peak` is the most memory that a case took, `spent` the processor
+    time of the last one in seconds.
     """
 
     def __init__(self, seconds: int = SECONDS, compared: bool = False) -> None:
@@ -47,7 +50,7 @@ class CaseRunner:
         self._process.start()
         there.close()
         self._here.recv()
-        self.compared, self.peak = Counter[str](), 0
+        self.compared, self.peak, self.spent = Counter[str](), 0, 0.0
 
     def __enter__(self) -> CaseRunner:
         return self
@@ -62,7 +65,7 @@ class CaseRunner:
         self._here.send(case)
         verdict: Verdict = self._here.recv()
         self.compared.update(verdict.compared)
-        self.peak = max(self.peak, verdict.peak)
+        self.peak, self.spent = max(self.peak, verdict.peak), verdict.spent
         return verdict.word, verdict.text
 
 
@@ -85,17 +88,17 @@ def _serve(parent: Connection, seconds: int, compared: bool, environment: dict[s
 
 
 def _judged(case: Case, seconds: int, compared: bool) -> Verdict:
-    how, found, peak = in_child(lambda: outcome(case), seconds, BYTES)
+    how, found, *took = in_child(lambda: outcome(case), seconds, BYTES)
     word, text = (found.word, found.text) if how == "answered" else (how, found)
     if "memory ran out" in text:
         word = "ran out"
-    if peak > MOST:
-        return Verdict("heavy", f"{peak >> 20} MiB, {word}: {text}", peak)
+    if took[0] > MOST:
+        return Verdict("heavy", f"{took[0] >> 20} MiB, {word}: {text}", *took)
     if how != "answered" or word == "ran out":
-        return Verdict(word, text, peak)
+        return Verdict(word, text, *took)
     if not compared or found.outputs is None:
-        return Verdict(found.word, found.text, peak)
-    how, other, _ = in_child(lambda: compared_with_others(case[0], found), seconds, BYTES)
+        return Verdict(found.word, found.text, *took)
+    how, other, *_ = in_child(lambda: compared_with_others(case[0], found), seconds, BYTES)
     if how != "answered":
-        return Verdict(found.word, found.text, peak, (f"another runtime {how}",))
-    return Verdict("differs" if other.wrong else found.word, other.wrong or found.text, peak, other.told)
+        return Verdict(found.word, found.text, *took, (f"another runtime {how}",))
+    return Verdict("differs" if other.wrong else found.word, other.wrong or found.text, *took, other.told)

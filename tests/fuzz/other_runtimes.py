@@ -33,8 +33,8 @@ class NotTaken(Exception):
 
 
 def compared_with_others(model: bytes, found: Outcome) -> Compared:
-    """Runs the model with ONNX Runtime and, unless that agrees, with ONNX's reference, which takes long. What they raise
-    decides only that there is no answer: both refuse much that the definition allows."""
+    """Runs the model with ONNX Runtime and, unless that agrees, with ONNX's reference, which takes long. What they
+    raise decides only that there is no answer: both refuse much that the definition allows."""
     if any(word.encode() in model for word in BY_CHANCE):
         return Compared("", ("left to chance",))
     wrong, told = [], []
