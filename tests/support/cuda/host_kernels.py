@@ -36,7 +36,7 @@ FOLDER = Path(os.environ.get("BRICKRT_CACHE_DIR") or tempfile.mkdtemp(prefix="br
 SANITIZED = bool(os.environ.get("BRICKRT_TEST_SANITIZE"))
 FLAGS = (
     "-std=c++17",
-    "-Og",
+    "-O0",  # to make code that is better takes longer than it saves
     "-shared",
     "-fPIC",
     "-w",
