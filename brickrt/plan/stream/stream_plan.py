@@ -279,7 +279,7 @@ class StreamPlanner:
         parts = [part for part, _ in strip_parts(self.plan.graph, self.network.swept, PROBED, "each")]
         middle = len(parts) // 2
         beside = max(0, middle - 1)
-        for extents in strip_extents(self.network, parts):
+        for extents in strip_extents(self.network, parts).values():
             usual, more = extents[middle], extents - extents[middle]
             unlike = more > np.maximum(usual // 8, COLUMNS)
             if unlike.any() or (-more[beside] > np.maximum(extents[beside] // 8, COLUMNS)).any():

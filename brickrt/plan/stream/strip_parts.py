@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Literal
 
@@ -46,7 +46,7 @@ def strip_parts(
     return found
 
 
-def strip_extents(network: Network, parts: Sequence[Mapping[str, Boxes]]) -> Iterator[np.ndarray]:
+def strip_extents(network: Network, parts: Sequence[Mapping[str, Boxes]]) -> dict[str, np.ndarray]:
     """The extents that strips hold of each tensor that is stored in the last pass, int64 [strips, rank]: of what they
     read of all rows. `parts` are those that they compute of the graph's outputs."""
     graph, swept = network.graph, network.swept
@@ -64,7 +64,7 @@ def strip_extents(network: Network, parts: Sequence[Mapping[str, Boxes]]) -> Ite
             if name in network.blocks:
                 region = whole_blocks(region, network.blocks[name], graph.types[name].shape)
             needed[name] = region.union(needed[name]) if name in needed else region
-    yield from (boxes.extents for name, boxes in needed.items() if name in stored and name in swept.level)
+    return {name: boxes.extents for name, boxes in needed.items() if name in stored and name in swept.level}
 
 
 def _stacked(boxes: Sequence[Boxes]) -> Boxes:
