@@ -202,3 +202,20 @@ def test_a_run_that_was_ended_after_its_last_band(tmp_path):
     _ended_after(bands, model, tmp_path / "y.npy")
     report = run(model, pixels(), tmp_path / "y.npy", resume=True)
     assert report.bands == 0 and digest(tmp_path / "y.npy") == digest(tmp_path / "whole.npy")
+
+
+@pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
+def test_a_second_run_leaves_the_work_of_the_first_alone(name, tmp_path):
+    """It is refused, begun anew or gone on with, before it opens the output that the first one writes."""
+    model, out, asked = two_layers(), tmp_path / name, []
+
+    def watch(told):
+        if told.bands == told.all_bands - 1:
+            for resume in (False, True):
+                with pytest.raises(BrickError, match="another run writes this output: wait for it"):
+                    run(model, pixels(), out, resume=resume)
+                asked.append(resume)
+
+    run(model, pixels(), out, watch=watch)
+    run(model, pixels(), tmp_path / f"whole-{name}")
+    assert len(asked) == 2 and digest(out) == digest(tmp_path / f"whole-{name}")
