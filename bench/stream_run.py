@@ -131,16 +131,19 @@ def _least(words: argparse.Namespace) -> int:
 
 
 def _killing(words: argparse.Namespace) -> Any:
-    """Ends this process, as nothing else would, some time after a band."""
+    """Ends this process, as nothing else would, some time after a band. Where the timer is late, as it may be while
+    others have the cores, the run waits for it after as many bands again, and at the last one."""
     if words.kill_band is None:
         return None
-    told = 0
+    told, timer = 0, threading.Timer(words.delay, os.kill, (os.getpid(), signal.SIGKILL))
 
     def watch(progress: StreamProgress) -> None:
         nonlocal told
         told += 1
         if told == words.kill_band:
-            threading.Timer(words.delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+            timer.start()
+        if told == 2 * words.kill_band or (told >= words.kill_band and progress.bands == progress.all_bands):
+            timer.join()
 
     return watch
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import numpy as np
 
 from brickrt.graph.errors import BrickError
+from brickrt.graph.host.helpers import Helpers
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import check_fits
@@ -37,7 +38,8 @@ class Engine:
     """`build(tasks, constants, threads, progress)` makes the program, which owns the constants from then on.
     `arrays` is for engines whose device has memory of its own; `tune(threads, progress)` for those that measure plans,
     or run plans that were measured before. With `bodies`, the subgraphs of If, Loop and Scan run as programs too; else
-    the host evaluates them, node by node."""
+    the host evaluates them, node by node. `helpers(threads)` gives the threads that share compiled loops of the
+    host."""
 
     name: str
     spec: DeviceSpec
@@ -45,6 +47,7 @@ class Engine:
     arrays: DeviceArrays | None = None
     tune: Callable[[int, KernelProgress | None], Tune] | None = None
     bodies: bool = False
+    helpers: Callable[[int], Helpers] | None = None
 
 
 def planner(spec: DeviceSpec) -> Engine:
@@ -90,7 +93,7 @@ def choose_engine(device: Device = "auto", isa: str | None = None, launch: Launc
         seconds = first_tune_seconds()
         return cpu_tuner(build, threads, seconds) if seconds else KnownPlans()
 
-    return Engine("cpu", spec, build, tune=tune, bodies=True)
+    return Engine("cpu", spec, build, tune=tune, bodies=True, helpers=_helpers)
 
 
 def cpu_tuner(
@@ -112,6 +115,13 @@ def cpu_tuner(
 def _known_plans(threads: int, progress: KernelProgress | None) -> KnownPlans:
     """Plans that were measured before: engines beside the CPU's run the same tasks."""
     return KnownPlans()
+
+
+def _helpers(threads: int) -> Helpers:
+    """The CPU engine's own threads."""
+    from brickrt.runtime.cpu.program import host_helpers
+
+    return host_helpers(threads)
 
 
 def _gpu_if_any(launch: LaunchMode) -> Engine | None:

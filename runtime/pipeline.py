@@ -25,6 +25,7 @@ import numpy as np
 
 from brickrt.graph.allowance import allowing, given_by
 from brickrt.graph.errors import BrickError, callers_own, last_resort
+from brickrt.graph.host.helpers import helped
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import Model, SourceGraph, load
@@ -56,6 +57,8 @@ STAGES = (
     "brickrt.plan.merging.split_moments",
     "brickrt.runtime.lowering.lower",
 )
+PLANNING_CODE = "brickrt.runtime.cache.plan_cache.planning_code"
+KERNELS_CODE = "brickrt.runtime.cpu.compile.kernel_digest.code_digest"
 LATER = "nodes of the model are planned only when values before them are known"
 
 
@@ -65,6 +68,9 @@ def import_stages(engine: Engine) -> Engine:
     on_cpu = engine.spec.kind == "cpu" and engine.name in ("cpu", "planner")  # the reference does without LLVM
     for name in (*STAGES, *(["brickrt.runtime.cpu.program"] if on_cpu else [])):
         import_module(name)
+    for name in (PLANNING_CODE, *([KERNELS_CODE] if on_cpu else [])):  # digests of sources, which caches go by
+        module, _, function = name.rpartition(".")
+        getattr(import_module(module), function)()
     return engine
 
 
@@ -93,7 +99,8 @@ class Pipeline:
             execution.bodies = Bodies(self.compiled, first.kept)
         arrays = [value for value in execution.values.values() if hasattr(value, "dtype")]
         given = sum(given_by(math.prod(a.shape), a.dtype.itemsize) for a in arrays)
-        with allowing(first.stage.source.stored_bytes + given):
+        helpers = self.engine.helpers(self.threads) if self.engine.helpers and self.threads > 1 else None
+        with allowing(first.stage.source.stored_bytes + given), helped(helpers):
             while stage is not None:
                 compiled, compile_ms = stage.get(self.compiled, execution.values, self.engine.arrays)
                 execution.run_stage(stage.stage, compiled, compile_ms)

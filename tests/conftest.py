@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 LONG = (
     "tests/bench/test_gpu_kernels.py",
@@ -29,6 +30,9 @@ LONG = (
 )
 FEW = (1 << 16) + 1  # odd, so that filters of a layer differ
 _made: list[str] = []
+# how long an example takes says nothing of the code where others have the cores
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="module", autouse=True)

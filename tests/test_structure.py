@@ -30,6 +30,8 @@ AT_THE_TOP = ("ops", "runtime")
 # the CPU's and the CUDA engine's halves of one design may name a class alike
 TWINS = ("ops", "runtime")
 
+# where statements hold others
+STATEMENTS = ("body", "handlers", "orelse", "finalbody", "cases")
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 Documented = Function | ast.ClassDef
 
@@ -61,12 +63,13 @@ def files(*tops: str) -> list[str]:
     return [f"{at}/{name}" for at, names in folders() for name in names if at.partition("/")[0] in tops]
 
 
-def defined(path: str) -> Iterator[tuple[str, Documented, bool]]:
+@cache
+def defined(path: str) -> list[tuple[str, Documented, bool]]:
     """Functions, methods and classes of a file, with dotted names, and whether each is public: not private, not of a
-    private class, not inside a function."""
+    private class, not inside a function. Statements alone are looked through: expressions define none of them."""
 
     def below(parent: ast.AST, prefix: str, public: bool) -> Iterator[tuple[str, Documented, bool]]:
-        for node in ast.iter_child_nodes(parent):
+        for node in (one for field in STATEMENTS for one in getattr(parent, field, ())):
             if not isinstance(node, Documented):
                 yield from below(node, prefix, public)
                 continue
@@ -74,7 +77,7 @@ def defined(path: str) -> Iterator[tuple[str, Documented, bool]]:
             yield prefix + node.name, node, seen
             yield from below(node, f"{prefix}{node.name}.", seen and isinstance(node, ast.ClassDef))
 
-    return below(tree(path), "", True)
+    return list(below(tree(path), "", True))
 
 
 def none(wrong: Iterable[object]) -> None:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from brickrt.cli import requests
+from brickrt.cli import completions, requests
 
 FOLDED = "named in the help of another option"  # as the panel of an option
 
@@ -104,7 +104,7 @@ BlendName = Annotated[requests.Blend | None, typer.Option("--blend", metavar="NA
 # ---- networks of the zoo
 
 Zoo = Annotated[bool, typer.Option("--zoo", help="Measure every network of the zoo.")]
-ZooName = Annotated[str, typer.Argument(metavar="NAME", show_default=False)]
+ZooName = Annotated[str, typer.Argument(metavar="NAME", show_default=False, autocompletion=completions.zoo_names)]
 ZooSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size, of zoo networks.")]
 ExportSize = Annotated[str | None, typer.Option(metavar="N or DxHxW", help="Spatial size; 0 leaves it open.")]
 OpenBatch = Annotated[int | None, typer.Option(min=1, metavar="N", help="Batch size, where it is open.")]
@@ -121,7 +121,13 @@ Runs = Annotated[int, typer.Option(min=1, metavar="N", help="Timed runs of each 
 Seconds = Annotated[float, typer.Option(metavar="S", help="What trying plans may take.")]
 Peers = Annotated[
     str | None,
-    typer.Option("--peers", "--against", metavar="A,B", help="Of onnxruntime, openvino, torch; all by default."),
+    typer.Option(
+        "--peers",
+        "--against",
+        metavar="A,B",
+        help="Of onnxruntime, openvino, torch; all by default.",
+        autocompletion=completions.peer_names,
+    ),
 ]
 Compare = Annotated[bool, typer.Option("--compare", help="All strategies side by side.")]
 Calibrate = Annotated[bool, typer.Option("--calibrate", help="Measure this machine's speeds again.")]
@@ -133,7 +139,12 @@ CompileOut = Annotated[
 ]
 Target = Annotated[
     requests.Target,
-    typer.Option(metavar="NAME", show_default=False, help="host (this processor), avx512, avx2, generic; --exact."),
+    typer.Option(
+        metavar="NAME",
+        show_default=False,
+        help="host (this processor), avx512, avx2, generic; --exact.",
+        autocompletion=completions.compiled_targets,
+    ),
 ]
 
 # ---- what is quantized

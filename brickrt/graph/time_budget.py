@@ -17,6 +17,9 @@ VARIABLE = "BRICKRT_PREPARE_SECONDS"
 FOLDING_SHARE = 0.25
 """Of the time that is left, what folding one node may take."""
 
+FEW = 1024
+"""Elements: to compute with so few takes less than to watch the clock meanwhile."""
+
 _end: ContextVar[float] = ContextVar("end", default=math.inf)
 _next_look: ContextVar[float] = ContextVar("next_look", default=0.0)
 """By the clock of the wall, which is a tenth of the price of a thread's: the thread is not done before."""
@@ -72,13 +75,14 @@ def check_time(doing: str, name: str) -> None:
 
 
 @contextmanager
-def folding() -> Iterator[None]:
-    """Inside, what Python computes raises TooLong, at its next call, once it has taken a share of the time left.
+def folding(elements: float = math.inf) -> Iterator[None]:
+    """Inside, what Python computes raises TooLong, at its next call, once it has taken a share of the time left. Where
+    it reads and gives few `elements` there is no limit.
 
     A profile function sees every call in this thread: from nowhere else can the loops of a library be left. Where a
     profiler runs already there is no limit.
     """
-    end = time.thread_time() + FOLDING_SHARE * (_end.get() - time.thread_time())
+    end = time.thread_time() + FOLDING_SHARE * (_end.get() - time.thread_time()) if elements > FEW else math.inf
     if end == math.inf:
         yield
         return

@@ -7,6 +7,18 @@ BrickError, in one line. `__version__` is that of the API that is followed.
 from __future__ import annotations
 
 from brickrt.onnxruntime.capi import onnxruntime_pybind11_state as _state  # noqa: F401  (`capi` is there with it)
+from brickrt.onnxruntime.devices import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDevice,
+    OrtDeviceMemoryType,
+    OrtDeviceVendorId,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    create_and_register_allocator,
+    create_and_register_allocator_v2,
+)
 from brickrt.onnxruntime.environment import (
     disable_telemetry_events,
     enable_telemetry_events,
@@ -15,31 +27,47 @@ from brickrt.onnxruntime.environment import (
     get_build_info,
     get_device,
     get_version_string,
+    has_collective_ops,
     preload_dlls,
     print_debug_info,
+    set_default_logger_callback,
     set_default_logger_severity,
     set_default_logger_verbosity,
+    set_global_thread_pool_sizes,
     set_seed,
 )
 from brickrt.onnxruntime.inference_session import InferenceSession
 from brickrt.onnxruntime.io_binding import IOBinding
 from brickrt.onnxruntime.model_info import ModelMetadata, NodeArg
-from brickrt.onnxruntime.options import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
-from brickrt.onnxruntime.ort_value import OrtValue
+from brickrt.onnxruntime.options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, SessionOptions
+from brickrt.onnxruntime.ort_value import OrtValue, copy_tensors
+from brickrt.onnxruntime.run_options import RunOptions
 
-__version__ = get_version_string()
+__version__ = version = get_version_string()
 
 __all__ = [
     "ExecutionMode",
+    "ExecutionOrder",
     "GraphOptimizationLevel",
     "IOBinding",
     "InferenceSession",
     "ModelMetadata",
     "NodeArg",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtDeviceVendorId",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
     "OrtValue",
     "RunOptions",
     "SessionOptions",
     "__version__",
+    "copy_tensors",
+    "create_and_register_allocator",
+    "create_and_register_allocator_v2",
     "disable_telemetry_events",
     "enable_telemetry_events",
     "get_all_providers",
@@ -47,9 +75,13 @@ __all__ = [
     "get_build_info",
     "get_device",
     "get_version_string",
+    "has_collective_ops",
     "preload_dlls",
     "print_debug_info",
+    "set_default_logger_callback",
     "set_default_logger_severity",
     "set_default_logger_verbosity",
+    "set_global_thread_pool_sizes",
     "set_seed",
+    "version",
 ]

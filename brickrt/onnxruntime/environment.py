@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from brickrt.graph.errors import BrickError
@@ -48,6 +48,19 @@ def set_default_logger_severity(severity: int) -> None:
 
 def set_default_logger_verbosity(verbosity: int) -> None:
     """Has no effect: nothing is logged."""
+
+
+def set_default_logger_callback(callback: Callable[..., object] | None, severity: int = 2) -> None:
+    """Has no effect: nothing is logged."""
+
+
+def set_global_thread_pool_sizes(intra_op_num_threads: int = 0, inter_op_num_threads: int = 0) -> None:
+    """Has no effect: all sessions share one pool of threads, and each uses as many as its options say."""
+
+
+def has_collective_ops() -> bool:
+    """False: operators that span processes do not run here."""
+    return False
 
 
 def set_seed(seed: int) -> None:

@@ -59,6 +59,6 @@ def load_error(error: BrickError, model: Any) -> BrickError:
 
 def run_error(error: BrickError) -> BrickError:
     """What programs expect to catch for a run that cannot be done, with the same message."""
-    if isinstance(error, Defect | InvalidArgument):
+    if isinstance(error, Defect | InvalidArgument | Fail):
         return error
     return InvalidArgument(str(error)) if isinstance(error, InputError) else RuntimeException(str(error))

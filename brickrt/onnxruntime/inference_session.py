@@ -14,14 +14,18 @@ import onnx
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.onnxruntime.devices import HOST, OrtMemoryInfo
 from brickrt.onnxruntime.environment import CPU, CUDA, Provider, device_of, options_of_providers
 from brickrt.onnxruntime.errors import InvalidArgument, load_error, run_error
 from brickrt.onnxruntime.io_binding import IOBinding
 from brickrt.onnxruntime.model_info import ModelMetadata, NodeArg, metadata, node_args
-from brickrt.onnxruntime.options import RunOptions, SessionOptions, threads_of
+from brickrt.onnxruntime.options import SessionOptions, threads_of
 from brickrt.onnxruntime.ort_value import OrtValue
 from brickrt.onnxruntime.profile import noted, profile_of
+from brickrt.onnxruntime.run_options import RunOptions, check_terminated, ended_by
+from brickrt.onnxruntime.written_model import check_apart, write_model
 from brickrt.runtime.compiled.compiled_source import CompiledSource, model_source
+from brickrt.runtime.counts import Cancelled
 from brickrt.runtime.session.runtime import Runtime
 
 Names = Sequence[str] | None
@@ -49,6 +53,9 @@ class InferenceSession:
         **kwargs: Any,
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
+        self._terminations = 0  # of runs, by their options
+        if providers is None:
+            providers, provider_options = getattr(self._options, "providers", None) or None, None
         self._providers = options_of_providers(providers, provider_options)
         self._device = device_of(self._providers, providers is not None)
         self._profile = profile_of(self._options)
@@ -58,6 +65,7 @@ class InferenceSession:
             with noted(self._profile, "model_loading"):
                 given = getattr(self._options, "initializers", {})
                 self.runtime = self._made(with_initializers(model_source(model), given))
+                self._write_optimized(model, given)
         except BrickError as e:
             raise load_error(e, path_or_bytes) from e
 
@@ -126,7 +134,7 @@ class InferenceSession:
         Inputs are arrays of NumPy or another library, `OrtValue`s, or lists of numbers.
         """
         names = self._names(output_names)
-        outputs = self._execute(input_feed)
+        outputs = self._execute(input_feed, None, run_options)
         return [_told(outputs[name]) for name in names]
 
     def run_async(
@@ -163,8 +171,23 @@ class InferenceSession:
         """Reads the bound inputs and writes the bound outputs."""
         names = self._names(list(iobinding.outputs))
         into = {name: array for name, array in iobinding.outputs.items() if array is not None}
-        outputs = self._execute(iobinding.inputs, into)
+        outputs = self._execute(iobinding.inputs, into, run_options)
         iobinding.ran([_told(outputs[name]) for name in names])
+
+    def get_input_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where each input lies: in the host's memory."""
+        return [HOST] * len(self.runtime.source.inputs)
+
+    def get_output_memory_infos(self) -> list[OrtMemoryInfo]:
+        """Where each output lies: in the host's memory."""
+        return [HOST] * len(self.runtime.source.outputs)
+
+    def set_ep_dynamic_options(self, options: Mapping[str, str]) -> None:
+        """Has no effect: devices have no options."""
+
+    def get_tuning_results(self) -> list[Any]:
+        """Nothing: plans are tuned by `brickrt tune`."""
+        return []
 
     def _made(self, source: SourceGraph) -> Runtime:
         """The model on the device, watched if it is profiled; of a compiled file's nodes nothing is known."""
@@ -173,12 +196,38 @@ class InferenceSession:
             watch.op_types = {node.name: node.op_type for node in source.nodes}
         return Runtime(source, device=self._device, threads=threads_of(self._options), watch=watch)
 
-    def _execute(self, feed: Mapping[str, Any], into: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    def _write_optimized(self, model: Any, given: Mapping[str, Any]) -> None:
+        """Writes the model where the options ask for that."""
+        target = str(getattr(self._options, "optimized_model_filepath", ""))
+        if target:
+            check_apart(target, model)
+            write_model(target, model, self.runtime.source, given)
+
+    def _execute(
+        self, feed: Mapping[str, Any], into: Mapping[str, Any] | None, options: RunOptions | None
+    ) -> dict[str, Any]:
         try:
-            with noted(self._profile, "model_run"):
-                return self.runtime.execute(self._fed(feed), outputs=into)
+            with noted(self._profile, "model_run"), ended_by(options, self._end_runs):
+                return self._unless_ended(self._fed(feed), into, options)
         except BrickError as e:
             raise run_error(e) from e
+
+    def _unless_ended(
+        self, feed: Mapping[str, Any], into: Mapping[str, Any] | None, options: RunOptions | None
+    ) -> dict[str, Any]:
+        """Runs, once more where that was ended for the sake of another run's options: programs cannot end one alone."""
+        while True:
+            before = self._terminations
+            try:
+                return self.runtime.execute(feed, outputs=into)
+            except Cancelled:
+                check_terminated(options)
+                if self._terminations == before:
+                    raise
+
+    def _end_runs(self) -> None:
+        self._terminations += 1
+        self.runtime.cancel()
 
     def _free(self) -> Mapping[str, int]:
         return getattr(self._options, "free_dimensions", {})

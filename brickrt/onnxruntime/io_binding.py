@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError
-from brickrt.onnxruntime.ort_value import OrtValue, array_at, check_host
+from brickrt.onnxruntime.devices import check_host
+from brickrt.onnxruntime.ort_value import OrtValue, Place, array_at
 
 
 class IOBinding:
@@ -26,7 +27,7 @@ class IOBinding:
         self.inputs[name] = arr_on_cpu
 
     def bind_input(
-        self, name: str, device_type: str, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
+        self, name: str, device_type: Place, device_id: int, element_type: Any, shape: Sequence[int], buffer_ptr: int
     ) -> None:
         """Binds memory at an address, which must stay. Raises BrickError for memory of a GPU."""
         check_host(device_type)
@@ -39,7 +40,7 @@ class IOBinding:
     def bind_output(
         self,
         name: str,
-        device_type: str = "cpu",
+        device_type: Place = "cpu",
         device_id: int = 0,
         element_type: Any = None,
         shape: Sequence[int] | None = None,
@@ -76,6 +77,10 @@ class IOBinding:
     def get_outputs(self) -> list[OrtValue]:
         """The results of the last run, in the order in which outputs were bound."""
         return list(self._results)
+
+    def get_outputs_as_ortvaluevector(self) -> list[OrtValue]:
+        """The same as `get_outputs`: a list serves as a vector."""
+        return self.get_outputs()
 
     def copy_outputs_to_cpu(self) -> list[Any]:
         """The results of the last run as arrays."""

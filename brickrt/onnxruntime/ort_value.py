@@ -11,7 +11,10 @@ from onnx import helper
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.shared_arrays import shared_array
+from brickrt.onnxruntime.devices import OrtDevice, OrtMemoryInfo, check_host
 from brickrt.onnxruntime.model_info import tensor_type
+
+Place = str | OrtDevice | OrtMemoryInfo
 
 
 class OrtValue:
@@ -21,7 +24,9 @@ class OrtValue:
         self._value = value
 
     @classmethod
-    def ortvalue_from_numpy(cls, numpy_obj: np.ndarray, device_type: str = "cpu", device_id: int = 0) -> OrtValue:
+    def ortvalue_from_numpy(
+        cls, numpy_obj: np.ndarray, device_type: Place = "cpu", device_id: int = 0, vendor_id: int = -1
+    ) -> OrtValue:
         """The array itself, without a copy. Raises BrickError for a device other than the CPU."""
         check_host(device_type)
         return cls(numpy_obj)
@@ -37,10 +42,17 @@ class OrtValue:
 
     @classmethod
     def ortvalue_from_shape_and_type(
-        cls, shape: Sequence[int], element_type: Any, device_type: str = "cpu", device_id: int = 0
+        cls,
+        shape: Sequence[int],
+        element_type: Any,
+        device_type: Place = "cpu",
+        device_id: int = 0,
+        vendor_id: int = -1,
+        memory_info: OrtMemoryInfo | None = None,
     ) -> OrtValue:
-        """Room for a tensor, not initialised; `element_type` is NumPy's type or ONNX's number for it."""
-        check_host(device_type)
+        """Room for a tensor, not initialised; `element_type` is NumPy's type or ONNX's number for it. Raises BrickError
+        for a place that is not in the host's memory."""
+        check_host(device_type if memory_info is None else memory_info)
         return cls(np.empty(tuple(shape), numpy_type(element_type)))
 
     @classmethod
@@ -55,11 +67,12 @@ class OrtValue:
         """The array; no copy."""
         return self._value
 
-    def update_inplace(self, np_arr: np.ndarray) -> None:
-        """Writes other values of the same shape. Raises BrickError for another shape."""
-        if np.shape(np_arr) != self._value.shape:
-            raise BrickError(f"an array of shape {np.shape(np_arr)} does not fit one of {self._value.shape}")
-        self._value[...] = np_arr
+    def update_inplace(self, data: Any) -> None:
+        """Writes other values of the same shape, an array's or another value's. Raises BrickError for another shape."""
+        array = np.asarray(data)
+        if array.shape != self._value.shape:
+            raise BrickError(f"an array of shape {array.shape} does not fit one of {self._value.shape}")
+        self._value[...] = array
 
     def shape(self) -> list[int]:
         """Extents of the axes."""
@@ -123,10 +136,12 @@ class OrtValue:
         return self._value.__dlpack_device__()
 
 
-def check_host(device_type: str) -> None:
-    """Raises BrickError for a device whose memory values do not lie in."""
-    if device_type not in ("cpu", "cuda_pinned"):
-        raise BrickError(f"values on '{device_type}' are CuPy's or torch's arrays: give these to run, or use 'cpu'")
+def copy_tensors(src: Sequence[OrtValue], dst: Sequence[OrtValue], stream: Any = None) -> None:
+    """Writes the values of some into others of the same shapes. Raises BrickError where these differ."""
+    if len(src) != len(dst):
+        raise BrickError(f"{len(src)} values are to be copied into {len(dst)}: give as many")
+    for one, other in zip(src, dst, strict=True):
+        other.update_inplace(one)
 
 
 def numpy_type(element_type: Any) -> np.dtype[Any]:

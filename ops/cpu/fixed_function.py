@@ -1,8 +1,11 @@
-"""Functions whose text is fixed, for what the host does in loops: compiled once per process, in about 50 ms."""
+"""Functions for what the host does in loops: compiled once per process, in about 50 ms each."""
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING
 
 from brickrt.ops.cpu.isa import Isa
@@ -18,10 +21,38 @@ def fixed_function(text: str, name: str, *args: type, ret: type) -> Callable[...
     """The function `name` of a module in LLVM's text, with these ctypes types; None where LLVM is not installed, as on
     machines whose GPU does without."""
     try:
-        from brickrt.ops.cpu.compile import LoadedObjects, to_object
+        library = _loaded(text)
     except ModuleNotFoundError:
         return None
+    return library.function(name, *args, ret=ret)
+
+
+@cache
+def item_loop(module: str, emit: str, *options: object) -> int | None:
+    """The address of a function of items (see `ItemLoop`) that `emit` of the Python module `module` makes with these
+    options; None where LLVM is not installed."""
+    try:
+        from llvmlite import ir
+
+        made = ir.Module(emit)
+        getattr(import_module(f"brickrt.ops.cpu.{module}"), emit)(made, emit, *options)
+        return _loaded(str(made)).address(emit)
+    except ModuleNotFoundError:
+        return None
+
+
+def run_alone(function: int, words: int, scratch: int) -> None:
+    """Calls a function of items on this thread alone."""
+    _CALL(function)(words, scratch)
+
+
+_CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _loaded(text: str) -> LoadedObjects:
+    from brickrt.ops.cpu.compile import LoadedObjects, to_object
+
     library = LoadedObjects(_HOST)
     library.add(to_object(text, _HOST))
     _KEPT.append(library)
-    return library.function(name, *args, ret=ret)
+    return library

@@ -36,7 +36,7 @@ class Kernel(ABC):
     A kernel whose class `prefetches` brings the lines of `prefetched` tensors, which later kernels stream, into L2 at
     the index it computes; their pointers follow those of its inputs. With `prefetch_bytes` it has one more pointer, to
     weights that a later kernel would wait for, and prefetches so many bytes of them, in order, for every input channel
-    that a register tile sweeps.
+    that a register tile sweeps: 0 where it need not at this size.
 
     A sized kernel may leave numbers open (`sized_kernel.py`). What it chooses by them, its `decisions`, is then
     `decided`. Where its code is to be good for as many sizes as it can be, it is `broad`.
@@ -49,7 +49,7 @@ class Kernel(ABC):
     packed: tuple[bool, ...]
     shape_class: tuple[int, ...] = ()
     prefetched: tuple[PrefetchedOperand, ...] = ()
-    prefetch_bytes: int = 0
+    prefetch_bytes: int | None = None
     decided: tuple[Any, ...] = ()
     broad: bool = False
 
@@ -73,7 +73,7 @@ class Kernel(ABC):
     @property
     def extra_pointers(self) -> int:
         """Pointers between those of its inputs and that of its workspace."""
-        return len(self.prefetched) + (self.prefetch_bytes > 0)
+        return len(self.prefetched) + (self.prefetch_bytes is not None)
 
     @property
     def pointers(self) -> int:
@@ -119,10 +119,15 @@ class Kernel(ABC):
         """Whether the code is for so many channels, by default where they lie in blocks."""
         return any(operand.block > 1 for operand in (self.out, *self.ins))
 
-    def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
-        """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; None for a kernel
-        that cannot prefetch weights meanwhile."""
-        return None
+    @property
+    def asks(self) -> bool:
+        """Whether it can prefetch weights of later kernels while register tiles sweep channels."""
+        return False
+
+    def swept_channels(self, boxes: Boxes) -> np.ndarray:
+        """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; none but of a
+        kernel that `asks`."""
+        return np.zeros(len(boxes), np.int64)
 
     @property
     def workspace(self) -> int:

@@ -109,7 +109,7 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
     )
     ahead = tuple(replace(p, operand=_opened(p.operand, kernel, None, take)) for p in kernel.prefetched)
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
-    pace = kernel.prefetch_bytes and take(kernel.prefetch_bytes)
+    pace = None if kernel.prefetch_bytes is None else take(kernel.prefetch_bytes)
     op, decided = kernel.opened_op(take)
     found = replace(kernel, op=op, out=out, ins=ins, prefetched=ahead, prefetch_bytes=pace)
     return replace(found, shape_class=shape, decided=decided)

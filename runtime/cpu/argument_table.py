@@ -160,7 +160,7 @@ class ArgumentTable:
         for ahead, (name, stream) in zip(kernel.prefetched, steps.prefetches.items(), strict=False):
             base, offsets = self.places.origin(name, ahead.operand, steps)
             found.append((base, offsets + ahead.operand.byte_offsets(np.array([stream.shift], np.int64))))
-        if kernel.prefetch_bytes:
+        if kernel.prefetch_bytes is not None:
             found.append((SCRATCH, zeros))  # filled in by `WeightPrefetch`
         if kernel.workspace:
             found.append((SCRATCH, zeros + self.tasks.scratch_bytes))

@@ -13,6 +13,8 @@ import numpy as np
 from brickrt.plan.geometry.arena_packing import ALIGNMENT, aligned
 
 CHUNK = 2**25  # bytes of address space that a pool takes at once
+ROOM = 4  # times as much address space as memory that may grow needs at first
+PAGE = 4096  # bytes, or a divisor of them where pages are larger
 
 
 def aligned_empty(nbytes: int) -> np.ndarray:
@@ -47,6 +49,34 @@ class HugePagePool:
             part.view(array.dtype).reshape(array.shape)[...] = array
             start += array.nbytes
         return out
+
+
+class GrowingMemory:
+    """Bytes that grow where they lie, and keep the pages that are there: a new page costs more than what is computed in
+    it. It has address space for several times what it needed first, which no memory stands behind."""
+
+    def __init__(self) -> None:
+        self._room = self._used = np.empty(0, np.uint8)
+
+    def grown(self, nbytes: int) -> np.ndarray:
+        """At least so many bytes, that begin at a multiple of the widest vector, every page of which is there: those
+        that are found missing one by one take many times as long."""
+        if nbytes > self._room.size:
+            self._room = self._used = np.empty(0, np.uint8)  # before there is other memory, which gets its pages
+            self._room = _spacious(nbytes)
+        if nbytes > self._used.size:
+            self._room[self._used.size : nbytes : PAGE] = 0
+            self._room[nbytes - 1] = 0
+            self._used = self._room[:nbytes]
+        return self._used
+
+
+def _spacious(nbytes: int) -> np.ndarray:
+    """Address space for `nbytes` and for what may follow; for these alone where the process may have no more."""
+    try:
+        return _huge(aligned(max(ROOM * nbytes, CHUNK)))
+    except (OSError, MemoryError, OverflowError):
+        return _huge(aligned(nbytes))
 
 
 def _huge(nbytes: int) -> np.ndarray:

@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 
+from brickrt.graph.host.helpers import Helpers
 from brickrt.graph.uncollected import uncollected
 from brickrt.ops.cpu.compile import LoadedObjects
 from brickrt.ops.cpu.isa import Isa
@@ -20,8 +21,8 @@ from brickrt.runtime.cpu.worker_program import ProgramMemory, WorkerCode, Worker
 from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.compiled_mailbox import compiled_mailbox
 from brickrt.runtime.cpu.workers.task_places import places_of
-from brickrt.runtime.cpu.workers.thread_pool import thread_pool
-from brickrt.runtime.cpu.working_memory import Need
+from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
+from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
 from brickrt.runtime.lowering.owned_constants import ConstantValues, OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.progress import KernelProgress
@@ -37,7 +38,7 @@ class ProgramParts:
     tables: list[ArgumentTable]
     constants: list[np.ndarray]
     addresses: list[int]
-    memory: EngineMemory
+    working: WorkingMemory
     need: Need
     libraries: list[LoadedObjects]  # held: the kernels' addresses are good for as long as these live
 
@@ -53,10 +54,13 @@ def compile_parts(
 ) -> ProgramParts:
     """Compiles what no cache has, and packs constants that no program of the `memory` has once for all task graphs."""
     memory = EngineMemory() if memory is None else memory
+    working, arena = memory.working(), max(tasks.arena_bytes for tasks in task_graphs)
+    scratch = max(tasks.scratch_bytes for tasks in task_graphs)
     libraries: list[LoadedObjects] = []
     addresses: list[int] = []
     broad = any(tasks.open_sizes for tasks in task_graphs)
     with KernelLoader(isa, broad) as loader, ThreadPoolExecutor(threads) as packers:
+        packers.submit(working.reserve, Need(arena, scratch, threads))  # pages are new while tables are written
         shared = SharedTables(loader.want, packers, values, memory.packed)
         tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
         with uncollected():
@@ -65,9 +69,8 @@ def compile_parts(
         if shared.kernels:
             libraries, addresses = loader.load(progress)
         constants = [packed.result() for packed in shared.constants.values()]
-    scratch = max(table.tasks.scratch_bytes + table.workspace for table in tables)
-    need = Need(max(tasks.arena_bytes for tasks in task_graphs), scratch, threads)
-    return ProgramParts(isa, threads, tables, constants, addresses, memory, need, libraries)
+    need = Need(arena, max(table.tasks.scratch_bytes + table.workspace for table in tables), threads)
+    return ProgramParts(isa, threads, tables, constants, addresses, working, need, libraries)
 
 
 def compile_programs(
@@ -121,13 +124,17 @@ class CpuProgram(WorkerProgram):
     def __init__(self, parts: ProgramParts, table: ArgumentTable) -> None:
         """The program of one of the tables."""
         self.tasks = table.tasks
-        working = parts.memory.working()
-        memory = ProgramMemory(parts.constants, parts.need, working)
+        memory = ProgramMemory(parts.constants, parts.need, parts.working)
         pool = thread_pool(compiled_mailbox)
         code = WorkerCode(parts.addresses, worker_address(parts.isa), pool, parts.libraries)
         super().__init__(worker_tables(table), memory, code)
-        working.reserve(parts.need)
+        parts.working.reserve(parts.need)
         give_back_freed()
+
+
+def host_helpers(threads: int) -> Helpers:
+    """So many threads, those of the pool, for compiled loops of the host."""
+    return Helpers(threads, lambda calls: thread_pool(compiled_mailbox).run(Jobs(calls)))
 
 
 def worker_tables(table: ArgumentTable) -> WorkerTables:

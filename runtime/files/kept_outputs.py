@@ -7,25 +7,23 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from brickrt.graph.errors import BrickError
-from brickrt.runtime.files.journal import Journal
+from brickrt.runtime.files.journal import Journal, JournalPlace
 from brickrt.runtime.files.tensors import TensorSink
+
+Sinks = dict[str, TensorSink]
 
 
 @contextmanager
 def kept_outputs(
-    sinks: Mapping[str, TensorSink], path: Path, header: Callable[[], Mapping[str, str]], resume: bool
-) -> Iterator[Journal]:
-    """The journal of a run that writes `sinks`: a new one or, with `resume`, that of the run that is gone on with. When
-    this is left, the outputs get their names and the journal is removed; after an error both stay, for a run that
-    resumes. Raises BrickError."""
+    opened: Callable[[], Sinks], path: Path, header: Callable[[], Mapping[str, str]], resume: bool
+) -> Iterator[tuple[Sinks, Journal]]:
+    """The sinks that `opened` gives, and the journal of a run that writes them: a new one or, with `resume`, that of
+    the run that is gone on with. Where another run has the output, none of its files is opened. When this is left, the
+    outputs get their names and the journal is removed; after an error both stay, for a run that resumes. Raises
+    BrickError."""
+    sinks, journal = _gone_on_with(opened, path, header) if resume else _begun(opened, path, header)
     try:
-        journal = Journal.resume(path, header()) if resume else Journal.create(path, header())
-    except BaseException:
-        for sink in sinks.values():
-            sink.abandon(keep=resume)
-        raise
-    try:
-        yield journal
+        yield sinks, journal
     except BaseException as e:
         journal.close()
         for sink in sinks.values():
@@ -36,3 +34,26 @@ def kept_outputs(
     for sink in sinks.values():
         sink.close()
     journal.remove()
+
+
+def _gone_on_with(
+    opened: Callable[[], Sinks], path: Path, header: Callable[[], Mapping[str, str]]
+) -> tuple[Sinks, Journal]:
+    journal = Journal.resume(path, header())
+    try:
+        return opened(), journal
+    except BaseException:
+        journal.close()
+        raise
+
+
+def _begun(opened: Callable[[], Sinks], path: Path, header: Callable[[], Mapping[str, str]]) -> tuple[Sinks, Journal]:
+    """The output is made before its journal: a journal that is there says that there is an output to go on with."""
+    with JournalPlace(path) as place:
+        sinks = opened()
+        try:
+            return sinks, Journal.create(place, header())
+        except BaseException:
+            for sink in sinks.values():
+                sink.abandon()
+            raise

@@ -153,7 +153,7 @@ def free_bytes(folder: Path) -> int:
     return disk.f_bavail * disk.f_frsize
 
 
-def disk_speed(folder: Path) -> tuple[float, float]:
+def measured_speed(folder: Path) -> tuple[float, float]:
     """Bytes a second that the disk of a folder writes, with checksums and until they are there, and reads: measured in
     0.3 seconds or less, on most disks, with a file that has no name."""
     data = np.frombuffer(os.urandom(PIECE_BYTES), np.uint8).copy()  # a disk may compress

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +24,62 @@ COMPARED = 1 << 12
 """Bytes of an input that decides what runs which are compared in each call."""
 
 
+def fast_path(
+    given: Mapping[str, Any],
+    stages: Sequence[CompiledStage],
+    names: Sequence[str],
+    running: list[Cancellable],
+    observer: events.Observer | None,
+    arrays: DeviceArrays | None,
+) -> FastPath | None:
+    """The fast path of calls like one with these inputs, which ran these stages; None where there is none. `observer`
+    is told of nodes on the host, so that with it there are none before the program."""
+    *before, last = stages
+    looked_up = [] if not before else None if observer is not None or len(before) > 1 else lookups(before[0], given)
+    if looked_up is None or not FastPath.possible(given, last, names):
+        return None
+    values = {**given, **{one.name: one for one in looked_up}, **(before[0].specialized.known if before else {})}
+    if not set(last.plan.graph.inputs) <= set(values):
+        return None
+    return FastPath(given, stages, looked_up, names, running, observer, arrays)
+
+
+class Taken(NamedTuple):
+    """What a program reads, and what it took to look some of it up."""
+
+    arrays: list[Any]
+    host_ms: float
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows of a constant table that an input numbers: an embedding. `name` is the result's."""
+
+    node: str
+    name: str
+    table: np.ndarray
+    axis: int
+    numbers: str
+
+
+def lookups(stage: CompiledStage, given: Mapping[str, Any]) -> list[TableRows] | None:
+    """What a stage does, where it does nothing but look up rows of constants that inputs number; else None."""
+    special, found = stage.specialized, list[TableRows]()
+    if stage.program is not None or special.same or not all(type(a) is np.ndarray for a in given.values()):
+        return None
+    for node in special.host_nodes:
+        if node.op_type != "Gather" or node.domain:
+            return None
+        table, numbers = special.known.get(node.inputs[0]), given.get(node.inputs[1])
+        if table is None or numbers is None or numbers.dtype.kind != "i" or table.dtype.kind not in "iufb":
+            return None
+        found.append(TableRows(node.name, node.outputs[0], table, node.attrs.get("axis", 0), node.inputs[1]))
+    return found
+
+
 class FastPath:
-    """Calls with inputs of the names, shapes and types of an earlier call, whose outputs one program computes.
+    """Calls with inputs of the names, shapes and types of an earlier call, whose outputs one program computes, after
+    what is looked up.
 
     `given` are the inputs of that call: values that it was compiled for must be the same, too. `names` are the model's
     outputs; `arrays` makes outputs where inputs lie on a GPU.
@@ -34,22 +89,28 @@ class FastPath:
     def __init__(
         self,
         given: Mapping[str, Any],
-        compiled: CompiledStage,
+        stages: Sequence[CompiledStage],
+        looked_up: Sequence[TableRows],
         names: Sequence[str],
         running: list[Cancellable],
         observer: events.Observer | None,
         arrays: DeviceArrays | None,
     ) -> None:
-        assert compiled.program is not None
-        graph = compiled.plan.graph
-        self._compiled, self._running, self._observer = compiled, running, observer
-        self._program = compiled.program
+        *self._before, self._compiled = stages
+        assert self._compiled.program is not None
+        graph = self._compiled.plan.graph
+        self._running, self._observer = running, observer
+        self._program = self._compiled.program
+        decided_by = frozenset().union(*(stage.decided_by for stage in stages))
         self._signature = [
-            (name, type(array), array.shape, array.dtype, array.tobytes() if name in compiled.decided_by else None)
+            (name, type(array), array.shape, array.dtype, array.tobytes() if name in decided_by else None)
             for name, array in given.items()
         ]
         self._arrays = arrays if any(map(on_device, given.values())) else None
-        order = list(given)
+        known = {name: value for stage in self._before for name, value in stage.specialized.known.items()}
+        order = [*given, *(one.name for one in looked_up), *known]
+        self._lookups = [(one.table, order.index(one.numbers), one.axis) for one in looked_up]
+        self._nodes, self._known = [one.node for one in looked_up], list(known.values())
         self._read = [order.index(name) for name in graph.inputs]
         self._made = [graph.types[name] for name in graph.outputs]
         self._outputs = [(name, graph.outputs.index(name)) for name in names]
@@ -66,8 +127,9 @@ class FastPath:
         )
         return small and set(names) <= set(compiled.plan.graph.outputs)
 
-    def taken(self, inputs: Mapping[str, Any]) -> list[Any] | None:
-        """What the program reads, if the inputs are like those of the earlier call."""
+    def taken(self, inputs: Mapping[str, Any]) -> Taken | None:
+        """What the program reads, if the inputs are like those of the earlier call. Numbers of no row are left to the
+        slow way, which says so."""
         if not isinstance(inputs, dict) or len(inputs) != len(self._signature):
             return None
         found: list[Any] = []
@@ -82,13 +144,22 @@ class FastPath:
             if content is not None and array.tobytes() != content:
                 return None
             found.append(array)
-        return [found[k] for k in self._read]
+        host_ms = 0.0
+        if self._lookups:
+            started = time.perf_counter()
+            try:
+                found += [table.take(found[k], axis) for table, k, axis in self._lookups]
+            except IndexError:
+                return None
+            found += self._known
+            host_ms = (time.perf_counter() - started) * 1e3
+        return Taken([found[k] for k in self._read], host_ms)
 
     def run(
-        self, given: list[Any], stream: Any = None, into: Mapping[str, np.ndarray] | None = None
-    ) -> tuple[dict[str, Any], StageRun]:
+        self, taken: Taken, stream: Any = None, into: Mapping[str, np.ndarray] | None = None
+    ) -> tuple[dict[str, Any], list[StageRun]]:
         """The model's outputs by name; those that `into` has an array for are written there."""
-        started = time.perf_counter()
+        started, given = time.perf_counter(), taken.arrays
         if self._arrays is not None:
             given = [self._arrays.view(array, stream) if on_device(array) else array for array in given]
         made = self._room(stream, into or {})
@@ -96,7 +167,10 @@ class FastPath:
         more = {} if stream is None else {"stream": stream}
         ran.counts = run_watched(self._program, given, made, self._running, self._observer, **more)
         ran.run_ms = (time.perf_counter() - started) * 1e3
-        return {name: made[k] for name, k in self._outputs}, ran
+        each = taken.host_ms / max(1, len(self._nodes))
+        nodes = dict.fromkeys(self._nodes, each)
+        before = [StageRun(stage, host_ms=taken.host_ms, host_nodes=nodes) for stage in self._before]
+        return {name: made[k] for name, k in self._outputs}, [*before, ran]
 
     def _room(self, stream: Any, into: Mapping[str, np.ndarray]) -> list[Any]:
         """Arrays for the program to write, the caller's among them."""

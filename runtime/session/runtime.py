@@ -29,7 +29,7 @@ from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline, import_stages
 from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
-from brickrt.runtime.session.fast_path import FastPath
+from brickrt.runtime.session.fast_path import FastPath, fast_path
 from brickrt.runtime.session.known_inputs import KnownInputs
 from brickrt.runtime.session.many_calls import in_order
 from brickrt.runtime.stats import Stats
@@ -188,8 +188,8 @@ class Runtime:
         """
         fast = self._fast
         if fast is not None and (given := fast.taken(inputs)) is not None and self._takes(stream):
-            results, ran = fast.run(given, stream, self._into(outputs, given))
-            self._last = (ran,)
+            results, ran = fast.run(given, stream, self._into(outputs, given.arrays))
+            self._last = ran
             return results
         self._check_open()
         values = self._known.taken(inputs) if self._takes(stream) and self._known else None
@@ -200,7 +200,7 @@ class Runtime:
         execution = Execution(values, self._observer, self._running, self._pipeline.engine.arrays, stream, into)
         self._pipeline.execute(root, execution)
         fill_given(into, execution.values)
-        self._remember(values, execution.ran[0].stage)
+        self._remember(values, [one.stage for one in execution.ran])
         self._last = execution.ran
         return {name: execution.values[name] for name in self.source.outputs}
 
@@ -343,12 +343,13 @@ class Runtime:
             return inputs
         return {**inputs, **{name: arrays.view(value, stream) for name, value in there.items()}}
 
-    def _remember(self, values: Mapping[str, Any], compiled: CompiledStage) -> None:
+    def _remember(self, values: Mapping[str, Any], stages: Sequence[CompiledStage]) -> None:
         """Lets further calls like this one take the fast path, where they can."""
         names = tuple(self.source.outputs)
-        if not self._closed and FastPath.possible(values, compiled, names):
+        if not self._closed:
             arrays = self._pipeline.engine.arrays
-            self._fast = FastPath(values, compiled, names, self._running, self._observer, arrays)
+            found = fast_path(values, stages, names, self._running, self._observer, arrays)
+            self._fast = found or self._fast
 
     def _root(self, given: frozenset[str]) -> StageCache:
         """The first stage; which optional inputs are given decides what it is."""

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import platform
+import time
 from pathlib import Path
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.choose_spills import choose_spills
 from brickrt.plan.stream.spill_costs import DiskSpeed, SpillCosts
 from brickrt.plan.stream.stream_plan import StreamPlanner
-from brickrt.runtime.files.scratch import disk_speed, free_bytes
+from brickrt.runtime.cache.disk_cache import DiskCache
+from brickrt.runtime.files.descriptor import refused
+from brickrt.runtime.files.scratch import free_bytes, measured_speed
 from brickrt.runtime.stream.stream_report import Spilling
 
 RECOMPUTED = 200  # units of all passes, where nothing is spilled: plans of more take seconds
+REMEMBERED = 3600.0  # seconds: what a disk does changes with what else it does, by more than plans depend on
 
 
 def with_spills(
@@ -37,3 +45,20 @@ def with_spills(
     few = sum(len(one.computed) for one in costs.passes(())) <= RECOMPUTED
     planners = ([planner.spilling(names)] if names else []) + ([planner] if few or not names else [])
     return planners, Spilling(str(folder), write, read, free)
+
+
+def disk_speed(folder: Path) -> tuple[float, float]:
+    """Bytes a second that the disk of a folder writes and reads: as they were measured in the last hour, so that
+    processes which plan one after the other plan the same; else measured now. Raises BrickError where nothing can be
+    written there."""
+    with refused(folder):
+        device = folder.stat().st_dev
+    store = DiskCache.open("disks")
+    name = hashlib.sha256(f"{platform.node()} {device}".encode()).hexdigest()[:32]
+    if (blob := store.get(name)) is not None and os.access(folder, os.W_OK | os.X_OK):
+        when, write, read = json.loads(blob)
+        if 0 <= time.time() - when < REMEMBERED:
+            return write, read
+    write, read = measured_speed(folder)
+    store.put(name, json.dumps([time.time(), write, read]).encode())
+    return write, read

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import time
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -74,9 +75,9 @@ class StreamJob:
     def run(self, outputs: Mapping[str, str | Path]) -> StreamReport:
         """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes. Raises
         BrickError for files that cannot be read or written, and Cancelled after `cancel`."""
-        sinks = self._sinks(outputs)
         first = next(iter(outputs.values()))
-        with kept_outputs(sinks, journal_path(first), self._header, self.options.resume) as journal:
+        path, opened = journal_path(first), partial(self._sinks, outputs)
+        with kept_outputs(opened, path, self._header, self.options.resume) as (sinks, journal):
             at = scratch_path(first, self.options.scratch)
             with ScratchFolder(at, self.stream.spill_shapes(), keep=self.options.resume) as scratch:
                 return self._run(journal, WrittenFiles(sinks, scratch.files))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.stream.stream_plan import AXIS
-from brickrt.runtime.files.journal import Journal, journal_path, require_journal
+from brickrt.runtime.files.journal import Journal, journal_path
 from brickrt.runtime.files.kept_outputs import kept_outputs
 from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
@@ -70,10 +71,8 @@ class WindowJob:
         """Writes the outputs to files. What is finished is kept, where the run ends early, for one that resumes. Raises
         BrickError for files that cannot be read or written, and Cancelled after `cancel`."""
         path = journal_path(next(iter(outputs.values())))
-        if self.options.resume:
-            require_journal(path)
-        sinks = self._sinks(outputs)
-        with kept_outputs(sinks, path, self._header, self.options.resume) as journal:
+        opened = partial(self._sinks, outputs)
+        with kept_outputs(opened, path, self._header, self.options.resume) as (sinks, journal):
             return self._run(journal, sinks)
 
     def _run(self, journal: Journal, sinks: Mapping[str, TensorSink]) -> WindowReport:

@@ -22,8 +22,6 @@ KNOWN = tomllib.loads(Path(__file__).with_name("known_failures.toml").read_text(
 FOLDERS = ["simple", "pytorch-converted", "pytorch-operator"]
 ENOUGH = 190
 
-pytestmark = pytest.mark.timeout(120)
-
 
 def suite(part: str) -> dict[str, unittest.TestCase]:
     """The tests of a part for a CPU, by name."""

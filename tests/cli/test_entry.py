@@ -64,6 +64,22 @@ def test_a_full_disk_behind_standard_output(words):
     assert len(done.stderr.splitlines()) == 1
 
 
+# tells by a file when the reference engine is in the first convolution
+BUSY = """
+import sys
+from pathlib import Path
+from brickrt.cli import main
+from brickrt.ops.operators.conv import Conv
+
+def busy(self, *args):
+    Path("busy").touch()
+    return evaluate(self, *args)
+
+evaluate, Conv.evaluate = Conv.evaluate, busy
+sys.exit(main(sys.argv[1:]))
+"""
+
+
 def test_interrupt_leaves_no_file(tmp_path):
     """Ctrl-C while the reference engine is busy."""
     x = [value("x", (1, 16, 256, 256))]
@@ -71,17 +87,18 @@ def test_interrupt_leaves_no_file(tmp_path):
     nodes = [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4)]
     save(tmp_path / "slow.onnx", nodes, x, [value("y", (1, 16, 256, 256))], weights)
     options = ["--random", "--device", "reference", "--repeat", "9999", "--output", "y.npy"]
-    words = [*PROGRAM, "run", "slow.onnx", *options]
+    words = [sys.executable, "-c", BUSY, "run", "slow.onnx", *options]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = subprocess.Popen(words, cwd=tmp_path, preexec_fn=_listen_to_interrupts, **pipes)
     try:
-        time.sleep(4)
+        while process.poll() is None and not (tmp_path / "busy").exists():
+            time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=100)
     finally:
         process.kill()
     assert (process.returncode, out, err) == (130, "", "brickrt: interrupted\n")
-    assert [path.name for path in tmp_path.iterdir()] == ["slow.onnx"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["busy", "slow.onnx"]
 
 
 def _listen_to_interrupts():

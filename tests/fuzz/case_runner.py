@@ -21,31 +21,36 @@ MOST = 1 << 30
 """Memory, that of the libraries included, that a process may have at a time for a small model."""
 BYTES = 1 << 32
 """Memory that a case can get at all: far more than it may take, and less than would bring the machine down."""
+# of which each runner is a fork, that need not import everything again
+SERVER = multiprocessing.get_context("forkserver")
+SERVER.set_forkserver_preload([__name__])
 
 
 class Verdict(NamedTuple):
-    """What came of a case, and of comparing it with each other runtime; the most memory that it had."""
+    """What came of a case, and of comparing it with each other runtime; the most memory that it had, and its seconds of
+    processor time."""
 
     word: str
     text: str
     peak: int
+    spent: float
     compared: tuple[str, ...] = ()
 
 
 class CaseRunner:
     """Runs cases; with `compared`, what ran is compared with other runtimes, and may come out as `differs`.
 
-    `compared` then counts what became of comparisons, `peak` is the most memory that a case took.
+    `compared` then counts what became of comparisons, `peak` is the most memory that a case took, `spent` the processor
+    time of the last one in seconds.
     """
 
     def __init__(self, seconds: int = SECONDS, compared: bool = False) -> None:
-        context = multiprocessing.get_context("spawn")
-        self._here, there = context.Pipe()
-        self._process = context.Process(target=_serve, args=(there, seconds, compared))
+        self._here, there = SERVER.Pipe()
+        self._process = SERVER.Process(target=_serve, args=(there, seconds, compared, dict(os.environ)))
         self._process.start()
         there.close()
         self._here.recv()
-        self.compared, self.peak = Counter[str](), 0
+        self.compared, self.peak, self.spent = Counter[str](), 0, 0.0
 
     def __enter__(self) -> CaseRunner:
         return self
@@ -60,13 +65,14 @@ class CaseRunner:
         self._here.send(case)
         verdict: Verdict = self._here.recv()
         self.compared.update(verdict.compared)
-        self.peak = max(self.peak, verdict.peak)
+        self.peak, self.spent = max(self.peak, verdict.peak), verdict.spent
         return verdict.word, verdict.text
 
 
-def _serve(parent: Connection, seconds: int, compared: bool) -> None:
-    """Answers cases until the parent is gone. What libraries write is thrown away."""
-    os.environ["BRICKRT_CALIBRATE"] = "0"
+def _serve(parent: Connection, seconds: int, compared: bool, environment: dict[str, str]) -> None:
+    """Answers cases until the parent is gone, in its environment. What libraries write is thrown away."""
+    os.environ.clear()
+    os.environ.update(environment, BRICKRT_CALIBRATE="0")
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
@@ -82,17 +88,17 @@ def _serve(parent: Connection, seconds: int, compared: bool) -> None:
 
 
 def _judged(case: Case, seconds: int, compared: bool) -> Verdict:
-    how, found, peak = in_child(lambda: outcome(case), seconds, BYTES)
+    how, found, *took = in_child(lambda: outcome(case), seconds, BYTES)
     word, text = (found.word, found.text) if how == "answered" else (how, found)
     if "memory ran out" in text:
         word = "ran out"
-    if peak > MOST:
-        return Verdict("heavy", f"{peak >> 20} MiB, {word}: {text}", peak)
+    if took[0] > MOST:
+        return Verdict("heavy", f"{took[0] >> 20} MiB, {word}: {text}", *took)
     if how != "answered" or word == "ran out":
-        return Verdict(word, text, peak)
+        return Verdict(word, text, *took)
     if not compared or found.outputs is None:
-        return Verdict(found.word, found.text, peak)
-    how, other, _ = in_child(lambda: compared_with_others(case[0], found), seconds, BYTES)
+        return Verdict(found.word, found.text, *took)
+    how, other, *_ = in_child(lambda: compared_with_others(case[0], found), seconds, BYTES)
     if how != "answered":
-        return Verdict(found.word, found.text, peak, (f"another runtime {how}",))
-    return Verdict("differs" if other.wrong else found.word, other.wrong or found.text, peak, other.told)
+        return Verdict(found.word, found.text, *took, (f"another runtime {how}",))
+    return Verdict("differs" if other.wrong else found.word, other.wrong or found.text, *took, other.told)

@@ -64,7 +64,7 @@ def large() -> onnx.ModelProto:
 
 def test_a_child_that_hangs_or_dies_is_told_of():
     assert in_child(lambda: 3, 1)[:2] == ("answered", 3)
-    how, where, _ = in_child(lambda: time.sleep(60), 1)
+    how, where, *_ = in_child(lambda: time.sleep(60), 1)
     assert how == "hung" and "time.sleep" in where
     assert in_child(lambda: os.kill(os.getpid(), 9), 1)[:2] == ("died", "exit code -9")
 

@@ -84,7 +84,7 @@ def test_nothing_outside_is_touched_or_leaks_in(seed: int, strategy: str, brick:
     model = random_network(random.Random(seed))
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-    how, answer, _ = in_child(lambda: guarded(model, x, strategy, brick), 60)
+    how, answer, *_ = in_child(lambda: guarded(model, x, strategy, brick), 60)
     assert how == "answered", answer
     plain, first, second = answer
     for name, result in plain.items():
@@ -100,5 +100,5 @@ def test_a_guard_page_ends_the_child(offset: int):
         end = pool.empty(3 * PAGE).ctypes.data + 3 * PAGE
         return ctypes.c_char.from_address(end + offset - 1).value[0]
 
-    how, answer, _ = in_child(touch, 5)
+    how, answer, *_ = in_child(touch, 5)
     assert (how, answer) == (("answered", UNWRITTEN) if offset == 0 else ("died", "exit code -11"))

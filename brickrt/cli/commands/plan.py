@@ -113,7 +113,7 @@ def _report(planned: Planned) -> Json:
         "integers": integer_products(planned.source, plans),
         "bfloat16": bfloat16_products(plans),
         "flops": sum(s.flops for s in subgraphs),
-        "tasks": sum(map(len, tasks)),
+        "tasks": sum(len(each) - each.joins for each in tasks),
         "modelled_us": sum(s.modelled_us for s in subgraphs),
         "layerwise_us": sum(s.layerwise_us for s in subgraphs),
         "bytes": _memory(tasks),

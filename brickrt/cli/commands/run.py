@@ -14,9 +14,11 @@ from brickrt.cli.commands import run_files
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
 from brickrt.cli.inputs.file_lists import InputFiles, input_files
-from brickrt.cli.inputs.gather import check_images, check_request, gather
+from brickrt.cli.inputs.fitting_sizes import telling_sizes
+from brickrt.cli.inputs.gather import check_images, check_request
 from brickrt.cli.inputs.large_files import may_be_large
 from brickrt.cli.inputs.presets import preprocessing
+from brickrt.cli.inputs.read_ahead import reading_ahead
 from brickrt.cli.inputs.shapes import assuming, note_assumed
 from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.run_report import latency_figures, run_dict, run_text
@@ -99,11 +101,13 @@ def check_result_request(request: RunRequest) -> None:
 
 def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) -> str | Failure:
     with shown_progress() as progress:
-        feed, assumed = gather(source, request.inputs)
         watch = WatchedRequest(request, source)
-        runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
-        with assuming(assumed):
-            prepared = runtime.prepare(feed.arrays)
+        with reading_ahead(source, request.inputs, runs) as ahead:
+            runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
+            arrays, assumed = ahead.types()
+            with assuming(assumed), telling_sizes(source, arrays):
+                prepared = runtime.prepare(arrays)
+            feed, assumed = ahead.read()
         progress("model", 0, 1)
         watch.compiled(prepared)
     with assuming(assumed), interruptible(runtime.cancel):
@@ -112,7 +116,8 @@ def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) 
     written = _written(request, source, runtime, runs, feed, ran.outputs)
     note_assumed(assumed)
     latency = latency_figures(ran.first_ms, ran.run_ms)
-    report = run_dict(runtime, ran.outputs, latency, ran.compile_ms, errors, request.files() | written)
+    files, traffic = request.files() | written, request.json or request.verbose or request.watch.report is not None
+    report = run_dict(runtime, ran.outputs, latency, ran.compile_ms, errors, files, traffic)
     report["runs"] = len(ran.run_ms)
     if request.result.top is not None:
         report["top"] = _top(request, source, ran.outputs)

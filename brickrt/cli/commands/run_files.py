@@ -109,7 +109,8 @@ class Loaded:
 
 @dataclass
 class FilesJob:
-    """The files of one command. The next batch is read, and the last one's results are written, while one runs."""
+    """The files of one command. The next batch is read, by as many threads as the network has, and the last one's
+    results are written, while one runs."""
 
     request: RunRequest
     source: SourceGraph
@@ -128,7 +129,7 @@ class FilesJob:
     def run(self) -> None:
         """Runs all; `ran` has what became of them."""
         began = time.perf_counter()
-        with ThreadPoolExecutor(1) as reading, ThreadPoolExecutor(1) as writing:
+        with ThreadPoolExecutor(self.runtime.threads) as reading, ThreadPoolExecutor(1) as writing:
             pending: Future[None] | None = None
             for batch in self._batches(reading):
                 self.progress("files", len(self.ran.results), len(self.runs))
@@ -143,21 +144,17 @@ class FilesJob:
     def _batches(self, reading: ThreadPoolExecutor) -> Iterator[list[Loaded]]:
         size = self.ran.batch
         chunks = [self.runs[k : k + size] for k in range(0, len(self.runs), size)]
-        ahead = reading.submit(self._read, chunks[0])
-        for k in range(len(chunks)):
-            loaded = ahead.result()
-            if k + 1 < len(chunks):
-                ahead = reading.submit(self._read, chunks[k + 1])
+        ahead = [reading.submit(self._read, given) for given in chunks[0]]
+        for following in (*chunks[1:], ()):
+            loaded = [one.result() for one in ahead]
+            ahead = [reading.submit(self._read, given) for given in following]
             yield loaded
 
-    def _read(self, chunk: Sequence[InputFiles]) -> list[Loaded]:
-        made = []
-        for given in chunk:
-            try:
-                made.append(Loaded(given, read_feed(self.source, given, self._image)))
-            except (BrickError, OSError) as e:
-                made.append(Loaded(given, Feed(), str(e)))
-        return made
+    def _read(self, given: InputFiles) -> Loaded:
+        try:
+            return Loaded(given, read_feed(self.source, given, self._image))
+        except (BrickError, OSError) as e:
+            return Loaded(given, Feed(), str(e))
 
     def _execute(self, batch: list[Loaded]) -> list[dict[str, Any] | str]:
         """The outputs of each file of a batch, or why there are none."""

@@ -44,6 +44,21 @@ def read_feed(source: SourceGraph, given: InputFiles, asked: Preprocessing) -> F
     return feed
 
 
+def expected_arrays(source: SourceGraph, given: InputFiles, asked: Preprocessing) -> Arrays | None:
+    """Zeros of the types and shapes that `read_feed` gives for pictures, by the files' headers; None where that takes
+    more than headers."""
+    found: Arrays = {}
+    for name, text in given.files.items():
+        path, info = Path(text), source.inputs.get(name or "")
+        if not path.is_file() or path.suffix.lower() not in images.SUFFIXES or info is None or info.dtype is None:
+            return None
+        shape = images.image_shape(path, str(name), info, asked)
+        if shape is None:
+            return None
+        found[str(name)] = np.zeros(shape, info.dtype)
+    return found
+
+
 def _read(source: SourceGraph, name: str | None, text: str, asked: Preprocessing, feed: Feed) -> Arrays:
     path = Path(text)
     outer = text.partition("::")[0].lower()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,11 +20,15 @@ from brickrt.runtime.files.tensors import unit_scale
 
 if TYPE_CHECKING:
     from PIL.Image import Image
+    from PIL.ImageFile import ImageFile
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+RGB, GREY = 3, ("1", "L")  # channels, and Pillow's modes of one
 DEEP = "I;16"  # Pillow's mode of grey images with 16 bits
 ROWS = 256  # scaled at a time, so that they stay in the cache
+READ = 1 << 20  # bytes of a file that are decoded at a time, without Python between them
+ORIENTATION, ON_ITS_SIDE = 0x112, 5  # the tag of cameras, and the least value that exchanges height and width
 
 
 @dataclass(frozen=True)
@@ -38,10 +44,35 @@ def read_image(path: Path, name: str, info: TensorInfo, asked: Preprocessing) ->
     _check_taken(path, name, info, asked)
     layout = asked.layout or layout_of(info)
     height, width, channels = expected(info, layout)
-    pixels = _pixels(path, name, channels, (height, width), asked)
+    pixels = _pixels(path, channels, (height, width), asked)
     _check_size(path, name, info, pixels.shape[:2], (height, width))
     seen = pixels[:, :, ::-1] if asked.swapped and pixels.shape[2] == 3 else pixels
     return Picture(_arranged(seen, info, layout, asked), pixels)
+
+
+def image_shape(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -> tuple[int, ...] | None:
+    """The shape of what `read_image` gives, by the file's header alone. None where it does not fit the model, which
+    reading the file says why. Raises InputError for what is no image."""
+    _check_taken(path, name, info, asked)
+    from brickrt.cli.inputs.resizing import fitted_size
+
+    layout = asked.layout or layout_of(info)
+    height, width, channels = expected(info, layout)
+    with _readable(path) as image:
+        size, mode = _upright_size(image), image.mode
+    crop = fitted_size(size, (height, width), asked)[1]
+    if any(w is not None and w != g for g, w in zip(crop, (height, width))):
+        return None
+    count = 1 if mode.startswith(DEEP) and channels != RGB else channels or (1 if mode in GREY else RGB)
+    return _arranged_shape((*crop, count), info, layout)
+
+
+def _upright_size(image: Image) -> tuple[int, int]:
+    """Height and width once the picture is turned as its header says; what PNG files have behind their pixels is not
+    looked for, as Pillow would decode them."""
+    there = image.format != "PNG" or "exif" in image.info
+    turned = there and image.getexif().get(ORIENTATION, 1) >= ON_ITS_SIDE
+    return (image.width, image.height) if turned else (image.height, image.width)
 
 
 def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -> None:
@@ -55,6 +86,11 @@ def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) 
         raise InputError(f"{given}: input '{name}' {describe(info)} takes bytes as they are: leave it out")
     if asked.scale is not None and (not np.isfinite(asked.scale) or asked.scale == 0):
         raise InputError(f"--scale {asked.scale} is impossible: give a number such as 1, or 0.00392 for 1/255")
+    channels = expected(info, asked.layout or layout_of(info))[2]
+    if channels is not None and channels not in MODES:
+        raise InputError(f"{path}: input '{name}' has {channels} channels, images have 1, 3 or 4: give a .npy file")
+    if find_spec("PIL") is None:
+        raise InputError(f'{path}: reading images needs Pillow: pip install "brickrt[images]"')
 
 
 def is_float(dtype: np.dtype) -> bool:
@@ -82,43 +118,49 @@ def expected(info: TensorInfo, layout: ImageLayout) -> tuple[int | None, int | N
 
 
 def _pixels(
-    path: Path, name: str, channels: int | None, wanted: tuple[int | None, int | None], asked: Preprocessing
+    path: Path, channels: int | None, wanted: tuple[int | None, int | None], asked: Preprocessing
 ) -> np.ndarray:
     """The image file as whole numbers [height, width, channels], in the size that was asked for."""
-    if channels is not None and channels not in MODES:
-        raise InputError(f"{path}: input '{name}' has {channels} channels, images have 1, 3 or 4: give a .npy file")
-    if find_spec("PIL") is None:
-        raise InputError(f'{path}: reading images needs Pillow: pip install "brickrt[images]"')
     from brickrt.cli.inputs.resizing import fitted_size, resized
 
     image = _opened(path, wanted, asked)
     deep = image.mode.startswith(DEEP)
     if not deep:
-        mode = MODES[channels] if channels else "L" if image.mode in ("1", "L") else "RGB"
+        mode = MODES[channels] if channels else "L" if image.mode in GREY else "RGB"
         image = image.convert(mode) if image.mode != mode else image
     whole, crop = fitted_size((image.height, image.width), wanted, asked)
     pixels = np.asarray(resized(image, whole, crop, asked.bicubic))
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
-    return np.repeat(pixels, channels, 2) if deep and channels == 3 else pixels
+    return np.repeat(pixels, channels, 2) if deep and channels == RGB else pixels
 
 
 def _opened(path: Path, wanted: tuple[int | None, int | None], asked: Preprocessing) -> Image:
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import ImageOps
 
     from brickrt.cli.inputs.resizing import reduce_while_decoding
+
+    with _readable(path) as image:
+        reduce_while_decoding(image, wanted, asked)
+        image.load()
+    if image.mode.startswith(("I", "F")) and not image.mode.startswith(DEEP):
+        raise InputError(f"{path}: has more than 16 bits per channel: convert it, or give a .npy file")
+    return ImageOps.exif_transpose(image)  # the right way up, as cameras note it
+
+
+@contextmanager
+def _readable(path: Path) -> Iterator[ImageFile]:
+    """The image, of which the header is read. Raises InputError where this, or what is done to the image, fails."""
+    from PIL import Image, UnidentifiedImageError
 
     Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
     try:
         image = Image.open(path)
-        reduce_while_decoding(image, wanted, asked)
-        image.load()
+        image.decodermaxblock = READ
+        yield image
     except UnidentifiedImageError as e:
         raise InputError(f"{path}: is no image that can be read: save it again as .png or .jpg") from e
     except (OSError, SyntaxError, ValueError, EOFError) as e:
         raise InputError(f"{path}: is damaged ({e}): save it again") from e
-    if image.mode.startswith(("I", "F")) and not image.mode.startswith(DEEP):
-        raise InputError(f"{path}: has more than 16 bits per channel: convert it, or give a .npy file")
-    return ImageOps.exif_transpose(image)  # the right way up, as cameras note it
 
 
 def _check_size(
@@ -126,24 +168,35 @@ def _check_size(
 ) -> None:
     if any(w is not None and w != g for g, w in zip(got, wanted)):
         fit = "x".join(str(g if w is None else w) for g, w in zip(got, wanted))
-        raise InputError(
-            f"{path}: is {got[0]}x{got[1]} (height x width), input '{name}' takes {describe(info)}: use --resize {fit}"
-        )
+        is_, takes = f"{got[0]}x{got[1]} (height x width)", describe(info)
+        raise InputError(f"{path}: is {is_}, input '{name}' takes {takes}: use --resize {fit}{_cutting(wanted)}")
+
+
+def _cutting(wanted: tuple[int | None, int | None]) -> str:
+    """What else brings a picture to the size that is wanted, where the model has one."""
+    return ", or --preset imagenet, which cuts the middle" if None not in wanted else ""
 
 
 def _arranged(pixels: np.ndarray, info: TensorInfo, layout: ImageLayout, asked: Preprocessing) -> np.ndarray:
     """[height, width, channels] in the input's type, rank and layout."""
     assert info.dtype is not None
-    rank = 4 if info.shape is None else len(info.shape)
-    last = layout == "nhwc" and rank != 2
-    shape = pixels.shape if last else (pixels.shape[2], *pixels.shape[:2])
-    made = np.empty(shape, info.dtype)
-    view = made if last else made.transpose(1, 2, 0)
+    made = np.empty(_arranged_shape(pixels.shape, info, layout), info.dtype)
+    flat = made.reshape(made.shape[-3:]) if made.ndim > 2 else made[None]
+    view = flat if layout == "nhwc" and made.ndim > 2 else flat.transpose(1, 2, 0)
     if info.dtype == np.uint8:
         view[...] = pixels if pixels.dtype == np.uint8 else np.rint(pixels * (255 / 65535))
     else:
         _scale_into(view, pixels, asked)
-    return made[0] if rank == 2 else made[None] if rank == 4 else made
+    return made
+
+
+def _arranged_shape(size: tuple[int, ...], info: TensorInfo, layout: ImageLayout) -> tuple[int, ...]:
+    """The shape of an image of height, width, channels in the input's rank and layout."""
+    rank = 4 if info.shape is None else len(info.shape)
+    if rank == 2:
+        return size[:2]
+    shape = size if layout == "nhwc" else (size[2], *size[:2])
+    return (1, *shape) if rank == 4 else shape
 
 
 def _scale_into(view: np.ndarray, pixels: np.ndarray, asked: Preprocessing) -> None:
@@ -167,5 +220,6 @@ def _scale_into(view: np.ndarray, pixels: np.ndarray, asked: Preprocessing) -> N
 
 def _per_channel(option: str, values: tuple[float, ...], channels: int) -> np.ndarray:
     if len(values) not in (1, channels):
-        raise InputError(f"{option} has {len(values)} numbers, the image {channels} channels: give 1 or {channels}")
+        several = f"{channels} channels: give 1 or {channels}" if channels > 1 else "one channel: give one"
+        raise InputError(f"{option} has {len(values)} numbers, the image {several}")
     return np.broadcast_to(np.asarray(values, np.float32), channels)

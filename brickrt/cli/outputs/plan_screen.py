@@ -68,6 +68,7 @@ def _tail(report: Json, verbose: bool) -> Iterator[str]:
     if "compare" in report:
         yield ""
         yield from compare_table(report["compare"]).splitlines()
+        yield "auto has the least modelled time, which is not always the least traffic"
     for path in report.get("written", {}).values():
         yield f"written  {printable(path)}"
 

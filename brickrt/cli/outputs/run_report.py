@@ -11,7 +11,7 @@ from brickrt.cli.outputs.plan_report import fallback_lines, plan_entries, plan_t
 from brickrt.cli.outputs.value_summary import value_summary
 from brickrt.cli.results.top_classes import ClassShare, top_lines
 from brickrt.cli.terminal.text import extents_text, printable, table
-from brickrt.compare.difference import COUNTS
+from brickrt.compare.difference import COUNTS, compares_nothing
 from brickrt.dashboard.units import size_text
 from brickrt.runtime.session.runtime import Runtime
 
@@ -23,12 +23,14 @@ def run_dict(
     compile_ms: float,
     errors: dict[str, dict[str, float]] | None,
     files: Mapping[str, Path],
+    traffic: bool = True,
 ) -> Json:
     """The run as JSON has it: times in milliseconds, memory in bytes; `verify` and `written` only if asked for.
 
-    `files` are those that are written, by option.
+    `files` are those that are written, by option. Without `traffic` the bytes that move are left out of the figures: to
+    model them takes as long as many a run.
     """
-    stats = runtime.stats
+    stats = runtime.stats if traffic else runtime.plan.measured
     report = {
         "model": runtime.source.name,
         "outputs": [value_summary(name, value) for name, value in outputs.items()],
@@ -116,14 +118,21 @@ def _details(report: Json) -> list[str]:
 
 def _closing(report: Json) -> Iterator[str]:
     if "verify" in report:
-        check = report["verify"]
-        share, worst = check["max_rel_error"], printable(str(check["worst_output"]))
-        yield f"verify   largest error {check['max_abs_error']:.3g}, {share:.3g} of the largest value, in '{worst}'"
-        if check["nonfinite"]:
-            every = check["compared"] + check["nonfinite"]
-            yield f"         {check['nonfinite']} of {every} elements are not finite, and were not compared"
+        yield from _verify_lines(report["verify"])
     for path in report.get("written", {}).values():
         yield f"written  {printable(path)}"
+
+
+def _verify_lines(check: Json) -> Iterator[str]:
+    """What comparing found; an error of nothing but NaN and infinities is not told, as 0 would say that all is well."""
+    share, worst = check["max_rel_error"], printable(str(check["worst_output"]))
+    every = check["compared"] + check["nonfinite"]
+    if compares_nothing(check) and not check["max_abs_error"]:
+        yield f"verify   nothing finite was compared: all {every} elements are NaN or infinite"
+        return
+    yield f"verify   largest error {check['max_abs_error']:.3g}, {share:.3g} of the largest value, in '{worst}'"
+    if check["nonfinite"]:
+        yield f"         {check['nonfinite']} of {every} elements are not finite, and were not compared"
 
 
 def _traffic(level_bytes: dict[str, int]) -> list[str]:

@@ -8,6 +8,8 @@ import numpy as np
 
 from brickrt.compare.difference import real_numbers
 
+PART = 1 << 16  # values
+
 
 def value_summary(name: str, value: Any) -> dict[str, Any]:
     """Name, type, shape and range of one output; `nonfinite` counts its NaNs and infinities."""
@@ -21,8 +23,18 @@ def value_summary(name: str, value: Any) -> dict[str, Any]:
     real = real_numbers(array)
     if real is None or not real.size:
         return entry
-    nonfinite = int(real.size - np.isfinite(real).sum())
-    return entry | {"min": real.min().item(), "max": real.max().item(), "nonfinite": nonfinite}
+    least, most = _ends(real)
+    finite = np.isfinite(least) and np.isfinite(most)  # NaN, if there is one, is both ends
+    nonfinite = 0 if finite else int(real.size - np.isfinite(real).sum())
+    return entry | {"min": least.item(), "max": most.item(), "nonfinite": nonfinite}
+
+
+def _ends(real: np.ndarray) -> tuple[np.generic, np.generic]:
+    """The least and the greatest value, NaN where there is one; both are looked for while the cache has a part."""
+    flat = real.reshape(-1)
+    parts = [flat[k : k + PART] for k in range(0, flat.size, PART)]
+    ends = [(part.min(), part.max()) for part in parts]
+    return np.min([least for least, _ in ends]), np.max([most for _, most in ends])
 
 
 def _kind(value: Any) -> str:

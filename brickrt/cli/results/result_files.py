@@ -59,6 +59,8 @@ def check_results(output: str, outputs: Mapping[str, TensorInfo]) -> None:
         if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise BrickError(f"--output {path}: {folder} cannot be written: check the permissions")
         return
+    if lower.endswith(".json"):
+        raise BrickError(f"--output {path}: holds arrays or pictures: for JSON use --json > {path}, without --output")
     if not (lower.endswith(KINDS) or is_zarr(lower)):
         raise BrickError(f"--output {path}: is none of {', '.join(KINDS)}: change the name's end, or end it with /")
     if lower.endswith(".npy") and len(outputs) != 1:

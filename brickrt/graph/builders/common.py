@@ -113,7 +113,7 @@ def take(b: Builder, name: str, tables: Mapping[int, Sequence[int]], fill: float
 
 
 def _keeps(table: Sequence[int], extent: int) -> bool:
-    return len(table) == extent and all(k == i for i, k in enumerate(table))
+    return len(table) == extent and tuple(table) == tuple(range(extent))
 
 
 def channel_view(b: Builder, name: str, rank: int) -> str:

@@ -14,9 +14,12 @@ import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements
+from brickrt.graph.host.operators.sampled_points import sampled
 
 SMALL = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""
+COMPILED = 1 << 21
+"""The same of compiled loops, which take no arrays beside a copy of what they read."""
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -28,19 +31,20 @@ class NotQuick(Exception):
 def quick_outputs(node: OnnxNode, arrays: Mapping[str, Any]) -> list[Any] | None:
     """The outputs of a node as the reference gives them; None where it must compute them, or refuse to."""
     run = _QUICK.get(node.op_type) if not node.domain else None
-    if run is None or len(node.outputs) != 1:
+    if run is None or len(node.outputs) != (2 if run is _greatest else 1) or not all(node.outputs):
         return None
     given = [arrays[name] if name else None for name in node.inputs]
     if not all(x is None or (type(x) is np.ndarray and x.dtype.kind in "iufb") for x in given):
         return None
     try:
-        return [run(node, given)]
+        found = run(node, given)
+        return [*found] if isinstance(found, tuple) else [found]
     except (NotQuick, ValueError, IndexError, TypeError, OverflowError):  # the reference finds it, too, and says it
         return None
 
 
-def _small(elements: float) -> None:
-    if elements > SMALL:
+def _small(elements: float, most: int = SMALL) -> None:
+    if elements > most:
         raise NotQuick
 
 
@@ -65,6 +69,50 @@ def _gather_elements(node: OnnxNode, given: Arrays) -> np.ndarray:
     _small(_sizes(given))
     x, at = map(_some, given)
     return gathered_elements(x, at, node.attrs.get("axis", 0))
+
+
+def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, at = map(_some, given)
+    if node.attrs.get("batch_dims", 0) or not at.ndim or not 0 < at.shape[-1] <= x.ndim:
+        raise NotQuick
+    _small(at.size * math.prod(x.shape[at.shape[-1] :]))
+    if at.shape[-1] == 1:
+        return np.asarray(x.take(at[..., 0], 0))
+    return np.asarray(x[tuple(at[..., k] for k in range(at.shape[-1]))])
+
+
+def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x = _some(given[0])
+    _small(x.size)
+    if not x.ndim:
+        raise NotQuick
+    return np.array(x.nonzero(), np.int64)
+
+
+def _greatest(node: OnnxNode, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
+    """TopK: the first of equal elements comes first; what is no number is greater than all."""
+    if len(given) != 2:
+        raise NotQuick
+    x, count = map(_some, given)
+    _small(x.size)
+    axis, k = node.attrs.get("axis", -1), count.item()
+    if not x.ndim or not 0 <= k <= x.shape[axis]:
+        raise NotQuick
+    if node.attrs.get("largest", 1):
+        order = x.shape[axis] - 1 - np.flip(np.flip(x, axis).argsort(axis, kind="stable"), axis)
+    else:
+        order = x.argsort(axis, kind="stable")
+    at = order.take(np.arange(k), axis)
+    return np.take_along_axis(x, at, axis), at.astype(np.int64, copy=False)
+
+
+def _grid_sample(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, grid = map(_some, given)
+    if x.ndim != grid.ndim or grid.shape[-1] != x.ndim - 2:
+        raise NotQuick
+    _small(x.size + grid.size + math.prod(x.shape[:2]) * math.prod(grid.shape[1:-1]), COMPILED)
+    how = node.attrs.get("mode", "linear"), node.attrs.get("padding_mode", "zeros")
+    return _some(sampled(x, grid, *how, bool(node.attrs.get("align_corners", 0))))
 
 
 def _cumulative_sum(node: OnnxNode, given: Arrays) -> np.ndarray:
@@ -148,9 +196,13 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
     return run
 
 
-_QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray]] = {
+_QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ...]]] = {
     "Gather": _gather,
     "GatherElements": _gather_elements,
+    "GatherND": _gather_parts,
+    "NonZero": _not_zero,
+    "TopK": _greatest,
+    "GridSample": _grid_sample,
     "CumSum": _cumulative_sum,
     "Slice": _slice,
     "Range": _range,

@@ -43,7 +43,7 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     if not small_enough([rewriter.types[node.output]], operands) or not quick_enough([node], rewriter.types):
         return False
     try:
-        with folding():
+        with folding(rewriter.types[node.output].size + sum(operand.size for operand in operands)):
             value = evaluated_densely(node.op, operands)
     except TooLong:
         return False

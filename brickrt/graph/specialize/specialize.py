@@ -7,7 +7,7 @@ the next stage, because it depends on a node that runs on the host, or on a valu
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -20,11 +20,11 @@ from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.guarded import CONTROL
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
-from brickrt.graph.interpret import run_nodes
-from brickrt.graph.ir import Graph, Node
+from brickrt.graph.ir import Graph
 from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
+from brickrt.graph.specialize.folded import folded, quick_constant
 from brickrt.graph.specialize.inlining import Splice, branch, contributed_body, expand, function_body
 from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, is_little, only
 from brickrt.graph.specialize.value_sources import ValueSources
@@ -269,6 +269,11 @@ class _Walk:
     def build_constant(self, node: OnnxNode, names: tuple[str, ...]) -> None:
         """A node whose inputs are all constants, folded unless that takes much more room."""
         b, builder, mark = self.b, builder_for(node), self.b.mark()
+        arrays = {name: b.value(name) for name in names}
+        quick = quick_constant(node, arrays)
+        if quick is not None:
+            b.bind_new(node.outputs[0], quick)
+            return
         if builder is not None and all(b.type(name).dtype in KERNEL_TYPES for name in names):
             try:
                 outputs = _tuple(builder(b, node))
@@ -279,7 +284,7 @@ class _Walk:
                 return
         try:
             with folding():
-                values = fold_on_host(node, self.opsets, {name: b.value(name) for name in names})
+                values = fold_on_host(node, self.opsets, arrays)
         except TooLong:
             raise Unsupported("it takes too long to be computed before the model runs") from None
         if values is None:
@@ -292,22 +297,14 @@ class _Walk:
         results = {name: b.resolve(tensor) for name, tensor in zip(node.outputs, outputs) if name and tensor}
         added = b.nodes[mark.nodes :]
         small = small_enough([b.types[t] for t in results.values()], [b.value(name) for name in names])
-        values = self.folded(added) if small and quick_enough(added, b.types) else None
+        values = folded(added, b.constants, b.types) if small and quick_enough(added, b.types) else None
         if values is None:
             self.adopt(node, outputs, mark.nodes)
             return
-        arrays = {name: values[tensor] for name, tensor in results.items()}
+        arrays = {name: values[t] if t in values else b.constants[t] for name, t in results.items()}
         b.rollback(mark)
         for name, array in arrays.items():
             b.bind_new(name, array)
-
-    def folded(self, nodes: Sequence[Node]) -> dict[str, np.ndarray] | None:
-        """What nodes with constant inputs compute, by name; None where it takes too long."""
-        try:
-            with folding():
-                return run_nodes(nodes, self.b.constants)
-        except TooLong:
-            return None
 
     def adopt(self, node: OnnxNode, outputs: tuple[str, ...], start: int) -> None:
         """Gives the tensors that a builder returned the names of the node's outputs."""

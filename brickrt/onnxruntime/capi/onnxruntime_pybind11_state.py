@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from brickrt.onnxruntime.devices import (
+    OrtAllocatorType,
+    OrtArenaCfg,
+    OrtDevice,
+    OrtDeviceMemoryType,
+    OrtMemoryInfo,
+    OrtMemoryInfoDeviceType,
+    OrtMemType,
+    create_and_register_allocator,
+)
 from brickrt.onnxruntime.environment import get_all_providers, get_available_providers, get_build_info, get_device
 from brickrt.onnxruntime.errors import (
     EPFail,
@@ -15,11 +25,14 @@ from brickrt.onnxruntime.errors import (
     RuntimeException,
 )
 from brickrt.onnxruntime.model_info import ModelMetadata, NodeArg
-from brickrt.onnxruntime.options import ExecutionMode, GraphOptimizationLevel, RunOptions, SessionOptions
+from brickrt.onnxruntime.options import ExecutionMode, ExecutionOrder, GraphOptimizationLevel, SessionOptions
+from brickrt.onnxruntime.ort_value import OrtValue, copy_tensors
+from brickrt.onnxruntime.run_options import RunOptions
 
 __all__ = [
     "EPFail",
     "ExecutionMode",
+    "ExecutionOrder",
     "Fail",
     "GraphOptimizationLevel",
     "InvalidArgument",
@@ -30,9 +43,19 @@ __all__ = [
     "NoSuchFile",
     "NodeArg",
     "NotImplemented",
+    "OrtAllocatorType",
+    "OrtArenaCfg",
+    "OrtDevice",
+    "OrtDeviceMemoryType",
+    "OrtMemType",
+    "OrtMemoryInfo",
+    "OrtMemoryInfoDeviceType",
+    "OrtValue",
     "RunOptions",
     "RuntimeException",
     "SessionOptions",
+    "copy_tensors",
+    "create_and_register_allocator",
     "get_all_providers",
     "get_available_providers",
     "get_build_info",

@@ -18,7 +18,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.winograd.axes import Axes, Axis, axes_of, fits
+from brickrt.ops.cpu.winograd.axes import Axes, Axis, fits, known_axes
 from brickrt.ops.cpu.winograd.sizes import choose_sizes, transforms_once
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -103,7 +103,7 @@ def weight_growth(op: Op, algorithm: str | None) -> float:
     if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
-    return axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+    return known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
 
 
 def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int, constants: int) -> CoreShare:
@@ -112,7 +112,7 @@ def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int
         return CoreShare(boxes, pieces, constants, paired=pairs(algorithm))
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
-    axes = axes_of(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
+    axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
     once = transforms_once(int(F32_BYTES * weights.size * axes.growth))
     return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once)
 
@@ -132,7 +132,7 @@ def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
     if algorithm not in EDGES:
         return 1
     assert isinstance(op, Conv)
-    return next(a.m * a.phases for a in axes_of(op, (1,) * len(op.kernel), EDGES[algorithm]) if a.dim == dim)
+    return next(a.m * a.phases for a in known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]) if a.dim == dim)
 
 
 def constant_bytes(graph: Graph) -> int:
@@ -153,7 +153,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     if algorithm in (None, DIRECT):
         narrow = graph.ins(node)[0].dtype == BFLOAT16
         return _direct_us(graph, node, device, constants, device.bfloat16_products if narrow else 1)
-    axes = axes_of(op, x[2:], EDGES[str(algorithm)])
+    axes = known_axes(op, x[2:], EDGES[str(algorithm)])
     return winograd_us(axes, x[1], out, device, core_share(graph, node, str(algorithm), 1, 1, constants))
 
 
@@ -233,6 +233,7 @@ def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
     return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / gbps) / 1e3
 
 
+@lru_cache(maxsize=1 << 10)
 def _taps_per_output(axis: Axis) -> float:
     """Mean number of taps that fall on the tensor along a swept axis, were the output as long as the input."""
     if axis.dim is None:
@@ -301,6 +302,6 @@ def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, block
     if not times:
         return DIRECT
     best = min(times, key=times.__getitem__)
-    strided = blocked and axes_of(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
+    strided = blocked and known_axes(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
     margin = STRIDED_MARGIN if strided else WINOGRAD_MARGIN
     return best if times[best] < margin * direct else DIRECT

@@ -9,10 +9,11 @@ import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 
-from brickrt.graph.ir import Graph, Node
+from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.matmul import MatMul
@@ -81,22 +82,24 @@ class CostModel:
         self.constant_bytes = constant_bytes(graph)
         self.structures = Structures(graph, layouts)
         self._alone_us: dict[int, float] = {}  # of nodes that were asked for
+        self._saved_known: dict[tuple[int, str], float] = {}  # by the kind of node
+        self.counted: dict[Hashable, Any] = {}  # of subgraphs in bricks that were asked for (merging/propose_merges.py)
         self.tile_times: dict[Hashable, TileTimes] = {}  # those of boxes that were asked for (merging/fused_bricks.py)
 
     @cached_property
     def node_costs(self) -> list[NodeCost]:
         """What is known of each node, in order."""
         node_costs: list[NodeCost] = []
-        for node in self.graph.nodes:
-            node_costs.append(self._node_cost(node, node_costs, self.algorithms.get(len(node_costs))))
+        for k in range(len(self.graph.nodes)):
+            node_costs.append(self._node_cost(k, node_costs))
         return node_costs
 
     def structure(self, nodes: Sequence[int]) -> Hashable:
         """See `Structures.of`."""
         return self.structures.of(nodes)
 
-    def _node_cost(self, node: Node, before: Sequence[NodeCost], algorithm: str | None) -> NodeCost:
-        graph = self.graph
+    def _node_cost(self, k: int, before: Sequence[NodeCost]) -> NodeCost:
+        graph, node, algorithm = self.graph, self.graph.nodes[k], self.algorithms.get(k)
         ins, out = graph.ins(node), graph.out(node)
         names = dict.fromkeys(node.inputs)
         constant = sum(graph.types[name].nbytes for name in names if name in graph.constants)
@@ -106,7 +109,7 @@ class CostModel:
             image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
         return NodeCost(
             flops=node.op.flops(ins, out),
-            core_us=arithmetic_us(graph, node, self.device, self.precision) * self._saved(node, algorithm),
+            core_us=arithmetic_us(graph, node, self.device, self.precision) * self._saved(k),
             in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
             out_bytes=out.nbytes,
             const_bytes=int(constant * weight_growth(node.op, algorithm)),
@@ -114,12 +117,17 @@ class CostModel:
             heavy=isinstance(node.op, HEAVY),
         )
 
-    def _saved(self, node: Node, algorithm: str | None) -> float:
-        """Time of an algorithm over that of the direct one."""
+    def _saved(self, k: int) -> float:
+        """Time of a node by its algorithm over that of the direct one; equal nodes are modelled once."""
+        algorithm = self.algorithms.get(k)
         if algorithm is None:
             return 1.0
-        direct, other = (layer_us(self.graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
-        return other / direct
+        kind = self.structures.kinds[k], algorithm
+        if kind not in self._saved_known:
+            graph, node = self.graph, self.graph.nodes[k]
+            direct, other = (layer_us(graph, node, self.device, a, self.constant_bytes) for a in (None, algorithm))
+            self._saved_known[kind] = other / direct
+        return self._saved_known[kind]
 
     def resident_gbps(self, nbytes: float) -> float:
         """Bandwidth to tensors of so many bytes: of the shared cache if they stay there together, else of memory."""
@@ -226,14 +234,14 @@ class CostModel:
         once = self.node_costs[k].core_us * trials.elements[output] / max(1, self.graph.types[output].size)
         return once * self._tiled(k, trials, trials.rows)
 
-    def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray:
+    def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray | float:
         """How many times slower node `k` is because so many rows of the output do not fill a Winograd kernel's tiles,
         or because it is computed directly in bricks (`keeps_algorithm`)."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
         if name is None or not isinstance(node.op, Conv):
-            return np.ones(len(trials.bricks))
+            return 1.0
         if not keeps_algorithm(node, name):
-            return np.full(len(trials.bricks), 1 / self._saved(node, name))
+            return 1 / self._saved(k)
         own, root = (self.graph.out(self.graph.nodes[n]).shape[2] for n in (k, trials.nodes[-1]))
         rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
@@ -242,7 +250,7 @@ class CostModel:
     def _bricks_us(
         self,
         trials: BrickTrials,
-        core_us: Sequence[np.ndarray],
+        core_us: Sequence[np.ndarray | float],
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
         task_us: np.ndarray,
@@ -276,9 +284,12 @@ class CostModel:
                 if name in elements:
                     kind = graph.types[name]
                     moved = elements[name] * (kind.dtype.itemsize / 1e3)
-                    once = np.minimum(moved, kind.nbytes / 1e3)
-                    us += moved * inner if name in near else once * outer + (moved - once) * again
-                    near.add(name)
+                    if name in near:
+                        us += moved * inner
+                    else:
+                        once = np.minimum(moved, kind.nbytes / 1e3)
+                        us += once * outer + (moved - once) * again
+                        near.add(name)
             times.append(us)
         return times
 

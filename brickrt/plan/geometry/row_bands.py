@@ -79,6 +79,7 @@ class BandSweep:
         self.needed: dict[str, Boxes] = {output: boxes}
         self.rows: dict[str, HeldRows] = {}
         self.ascends = True  # whether every band reads no less far than the one before
+        self.bytes_known: dict[str, tuple[Boxes, bool, np.ndarray]] = {}  # of boxes and whether their rows are held
 
     def join(self, k: int) -> None:
         """Adds what node `k` reads to compute the new rows of its bands."""
@@ -153,15 +154,25 @@ def band_bytes(swept: BandSweep) -> np.ndarray:
     for name, boxes in swept.needed.items():
         if name in swept.through:
             continue
-        extents = boxes.extents.reshape(len(boxes) // 2, 2, boxes.rank).max(axis=1)
-        if swept.axis < boxes.rank:
-            extents[:, swept.axis] = boxes.extents[1::2, swept.axis]
-        if name in swept.rows:
-            held = swept.rows[name]
-            kept = np.maximum(held.before - held.keep, 0)[:, 1]
-            extents[:, swept.axis] = (held.hi - held.keep)[:, 1] + CARRIED * kept
-        total += extents.prod(axis=1) * swept.graph.types[name].dtype.itemsize
+        known = swept.bytes_known.get(name)
+        if known is None or known[0] is not boxes or known[1] != (name in swept.rows):
+            known = boxes, name in swept.rows, _band_bytes_of(swept, name)
+            swept.bytes_known[name] = known  # most stay as they are when a further node joins
+        total += known[2]
     return total
+
+
+def _band_bytes_of(swept: BandSweep, name: str) -> np.ndarray:
+    boxes = swept.needed[name]
+    all_extents = boxes.extents
+    extents = all_extents.reshape(len(boxes) // 2, 2, boxes.rank).max(axis=1)
+    if swept.axis < boxes.rank:
+        extents[:, swept.axis] = all_extents[1::2, swept.axis]
+    if name in swept.rows:
+        held = swept.rows[name]
+        kept = np.maximum(held.before - held.keep, 0)[:, 1]
+        extents[:, swept.axis] = (held.hi - held.keep)[:, 1] + CARRIED * kept
+    return extents.prod(axis=1) * swept.graph.types[name].dtype.itemsize
 
 
 def buffer_extents(swept: BandSweep, name: str) -> Shape:

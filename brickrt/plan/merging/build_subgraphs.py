@@ -10,7 +10,7 @@ from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.halo import middle_boxes, needed_boxes, working_set
 from brickrt.plan.merging.brick_shapes import Cut, cut_of
-from brickrt.plan.merging.propose_merges import Proposal, exact_timing, footprint_bytes
+from brickrt.plan.merging.propose_merges import Proposal, counted
 from brickrt.plan.subgraph import Subgraph
 from brickrt.plan.tiling.layer_tiles import layer_brick
 
@@ -44,13 +44,11 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
     graph, brick = cost.graph, proposal.brick
     shape = graph.out(graph.nodes[nodes[-1]]).shape
     grid = BrickGrid(shape, brick)
-    boxes, times = grid.sample()
-    needed = needed_boxes(graph, nodes, boxes)
+    needed, timing = counted(cost, nodes, proposal)
     bricks, memoized = len(grid), proposal.strategy == "memoized"
     node_bricks = _own_bricks(cost, nodes, brick) if memoized else _largest_boxes(cost, nodes, needed)
     own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
     flops = [cost.node_costs[k].flops for k in nodes]
-    timing = exact_timing(cost, nodes, (brick, proposal.band), needed, times)
     delta = float(timing.delta[0])
     return Subgraph(
         nodes=nodes,
@@ -63,7 +61,7 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
         bricks=bricks,
         tasks=sum(own) if memoized else bricks,
         flops=sum(flops),
-        footprint_bytes=int(footprint_bytes(cost, nodes, (brick, proposal.band))[0]),
+        footprint_bytes=int(timing.trials.held[0]),
         why=proposal.why if "Δ" in proposal.why else f"{proposal.why}, Δ={delta:.1%}",
         modelled_us=float(timing.us(proposal.strategy)[0]),
         layerwise_us=sum(cost.layerwise_us(k) for k in nodes),

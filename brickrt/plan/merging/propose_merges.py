@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -36,13 +36,14 @@ Cutting = tuple[Shape, Shape]
 @dataclass(frozen=True)
 class Proposal:
     """To run the first `nodes` nodes of a candidate with this strategy and brick, a `band` of it at a time. `why` gives
-    the reason in words and numbers."""
+    the reason in words and numbers; `held` the bytes that a band touches, where they are known."""
 
     strategy: SubgraphStrategy
     brick: Shape
     band: Shape
     nodes: int
     why: str = ""
+    held: int | None = None
 
 
 @dataclass(frozen=True)
@@ -161,17 +162,21 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
     counts = brick_counts(shape, bricks)
     demand.join(order[0])
     swept.join(order[0])
-    best, saved = None, -math.inf
+    best, saved, elements, before = None, -math.inf, dict[str, np.ndarray](), dict[str, Boxes]()
     for n in range(2, len(order) + 1):
         demand.join(order[n - 1])
         swept.join(order[n - 1])
-        elements = {name: boxes.volumes * counts for name, boxes in demand.needed.items()}
+        elements = {
+            name: elements[name] if demand.needed[name] is before.get(name) else boxes.volumes * counts
+            for name, boxes in demand.needed.items()
+        }
+        before = dict(demand.needed)
         trials = BrickTrials(sorted(order[:n]), bricks, bands, rows, elements, band_bytes(swept))
         us, strategies = _time(cost, trials, demand.needed).chosen(limit)
         gain = allowed * _layerwise_us(cost, order[:n]) - us
         at = int(np.argmax(gain))
         if gain[at] > saved:
-            best, saved = Proposal(strategies[at], *tries[at], n), float(gain[at])
+            best, saved = Proposal(strategies[at], *tries[at], n, held=int(trials.held[at])), float(gain[at])
     return best
 
 
@@ -198,10 +203,7 @@ def _bands(tries: Sequence[Cutting]) -> np.ndarray:
 def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal | str:
     """The proposal with its exact figures, or why it does not save enough."""
     nodes, limit = order[: found.nodes], cost.device.delta_limit
-    shape = cost.graph.out(cost.graph.nodes[order[0]]).shape
-    boxes, times = BrickGrid(shape, found.brick).sample()
-    needed = needed_boxes(cost.graph, nodes, boxes)
-    timing = exact_timing(cost, nodes, (found.brick, found.band), needed, times)
+    needed, timing = counted(cost, nodes, found)
     strategy = found.strategy
     if strategy != "fused":
         strategy = "memoized" if timing.delta[0] > limit else "padded"
@@ -214,17 +216,33 @@ def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal
     if strategy == "fused":
         held = float(fused_bytes(cost, nodes, {name: largest_box(boxes) for name, boxes in needed.items()})[0])
         figures = f"{figures}, {held / 1024:.0f} KiB in shared memory"
-    return Proposal(strategy, found.brick, found.brick if strategy == "memoized" else found.band, len(nodes), figures)
+    if strategy == "memoized" and found.band != found.brick:
+        return Proposal(strategy, found.brick, found.brick, len(nodes), figures)
+    return replace(found, strategy=strategy, why=figures)
 
 
-def exact_timing(
-    cost: CostModel, nodes: Sequence[int], cutting: Cutting, needed: dict[str, Boxes], times: np.ndarray
+def counted(cost: CostModel, nodes: Sequence[int], proposal: Proposal) -> tuple[dict[str, Boxes], Timing]:
+    """The boxes of every tensor that bricks need, of bricks that stand for all, and the exact figures of a subgraph.
+    What is asked for again, as when a proposal is taken, is not counted again."""
+    ascending = tuple(sorted(nodes))
+    key = ascending, proposal.brick, proposal.band
+    if key not in cost.counted:
+        shape = cost.graph.out(cost.graph.nodes[ascending[-1]]).shape
+        boxes, times = BrickGrid(shape, proposal.brick).sample()
+        needed = needed_boxes(cost.graph, ascending, boxes)
+        cost.counted[key] = needed, _exact_timing(cost, ascending, proposal, needed, times)
+    return cost.counted[key]
+
+
+def _exact_timing(
+    cost: CostModel, nodes: Sequence[int], proposal: Proposal, needed: dict[str, Boxes], times: np.ndarray
 ) -> Timing:
     """Modelled times of a subgraph in one brick shape, [1]; `needed` holds the boxes of bricks that stand for all, each
     for so many `times`."""
-    held = footprint_bytes(cost, nodes, cutting)
+    cutting = proposal.brick, proposal.band
+    held = footprint_bytes(cost, nodes, cutting) if proposal.held is None else np.array([proposal.held])
     rows = _rows(cost, max(nodes), [cutting])
-    trials = BrickTrials(sorted(nodes), (cutting[0],), _bands([cutting]), rows, totals(needed, times), held)
+    trials = BrickTrials(nodes, (cutting[0],), _bands([cutting]), rows, totals(needed, times), held)
     return _time(cost, trials, {name: largest_box(boxes) for name, boxes in needed.items()})
 
 

@@ -85,7 +85,7 @@ class BandSchedule:
     def without_first(self, bands: int) -> BandSchedule:
         """The schedule without so many bands at its beginning, which compute nothing."""
         rows = {name: one.after(bands) for name, one in self.rows.items()}
-        reads = [replace(one, output=one.output.after(bands), read=one.read.after(bands)) for one in self.reads]
+        reads = [Read(one.k, one.i, one.output.after(bands), one.read.after(bands)) for one in self.reads]
         return replace(self, bands=self.bands - bands, ahead=self.ahead - bands, rows=rows, reads=reads)
 
     def box(self, name: str, band: int, held: bool = False) -> Boxes:
@@ -122,8 +122,19 @@ class Network:
         too many are left out of a schedule, and with too few it is made twice."""
         if (number, rows) in self.ahead:
             return self.ahead[number, rows]
-        known = max((ahead * height for (other, height), ahead in self.ahead.items() if other == number), default=0)
+        before = [(other, ahead * height) for (other, height), ahead in self.ahead.items() if other <= number]
+        nearest = max((other for other, _ in before), default=0)
+        known = max((image_rows for other, image_rows in before if other == nearest), default=0)
         return min(-(-known // rows) + SPARE_AHEAD, MOST_AHEAD)
+
+    @cached_property
+    def backwards(self) -> list[tuple[int, Subgraph, str, list[Node]]]:
+        """Units from the last to the first: number, unit, what it makes, and its partial reductions."""
+        nodes = self.graph.nodes
+        return [
+            (number, unit, nodes[unit.nodes[-1]].output, [nodes[k] for k in unit.partial_reductions])
+            for number, unit in reversed(list(enumerate(self.units)))
+        ]
 
     @cached_property
     def resident(self) -> frozenset[str]:
@@ -191,10 +202,13 @@ class _Scheduler:
 
     def run(self) -> BandSchedule:
         """The whole schedule, from the first band on that computes anything."""
-        units = []
-        for number in reversed(range(len(self.network.units))):
-            if self._unit(self.network.units[number]):
-                units.append(number)
+        needed = self.needed
+        units = [
+            number
+            for number, unit, output, partials in self.network.backwards
+            if (output in needed or any(node.output in needed for node in partials))
+            and self._unit(unit, output, partials)
+        ]
         self.found.sources = tuple(name for name in (*self.graph.inputs, *self.spilled) if name in self.needed)
         for name in self.found.sources:
             self._compute(name)
@@ -203,10 +217,10 @@ class _Scheduler:
         self.found.units = tuple(reversed(units))
         return self.found.without_first(self.idle) if self.idle and not self.late else self.found
 
-    def _unit(self, unit: Subgraph) -> bool:
+    def _unit(self, unit: Subgraph, output: str, partials: Sequence[Node]) -> bool:
         """Adds what a unit reads; whether the pass needs it."""
-        graph, output = self.graph, self.graph.nodes[unit.nodes[-1]].output
-        partials = [graph.nodes[k] for k in unit.partial_reductions if graph.nodes[k].output in self.needed]
+        graph = self.graph
+        partials = [node for node in partials if node.output in self.needed]
         for node in partials:
             self._need(output, node.op.region(0, self.needed[node.output], graph.ins(node), graph.out(node)))
         if output not in self.needed or output in self.spilled:

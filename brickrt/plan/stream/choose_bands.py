@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
-from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
+from brickrt.plan.stream.stream_plan import UNLIKE, StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
@@ -179,7 +179,7 @@ def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Cand
     at, one = near, candidates.of(heights[near])
     for step in (-1, 1):
         while one.memory.total > candidates.asked.limit and 0 <= at + step < len(heights):
-            if step < 0 and one.memory.tables <= TABLES:
+            if step < 0 and not _may_take_less(one, heights[at + step], candidates.planner):
                 break
             other = candidates.of(heights[at + step])
             if other.memory.total >= one.memory.total:
@@ -188,6 +188,18 @@ def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Cand
         if at != near:
             break
     return one, at
+
+
+def _may_take_less(one: Candidate, rows: int, planner: StreamPlanner) -> bool:
+    """Whether taller bands, of so many `rows`, may take less. The arena grows as they do; tables are fewer of bands
+    that run ahead or are like no others: of bands twice as tall half. Where tensors do not advance in every band, rows
+    that are kept may be fewer too."""
+    if one.memory.tables <= TABLES or planner.uneven or one.plan.rows < planner.coarsest:
+        return one.memory.tables > TABLES
+    sweeps = one.plan.sweeps
+    usual = UNLIKE * sum(sweep.times for sweep in sweeps) / sum(sweep.distinct * sweep.times for sweep in sweeps)
+    taller = rows / one.plan.rows
+    return (1 - usual) * one.memory.tables * (1 - 1 / taller) > one.memory.arena * (taller - 1)
 
 
 def _heights(planner: StreamPlanner) -> list[int]:

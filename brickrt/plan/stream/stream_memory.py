@@ -185,7 +185,8 @@ def _steps(band: BandPlan, unit: Subgraph) -> int:
     """Kernel calls of a unit in a band, about."""
     if unit.nodes[-1] not in band.boxes:
         return 0
-    bricks = len(BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick))
+    extents = band.boxes[unit.nodes[-1]].extents[0].tolist()
+    bricks = math.prod(-(-extent // edge) for extent, edge in zip(extents, unit.brick, strict=True))
     times = math.prod(-(-a // b) for a, b in zip(unit.brick, unit.band, strict=True))
     return bricks * times * len(unit.members)
 

@@ -30,7 +30,7 @@ from brickrt.plan.stream.band_storage import (
 from brickrt.plan.stream.equal_bands import equal_bands, rows_repeat, share_of_new_bands
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
-from brickrt.plan.stream.strip_parts import Standing, strip_parts
+from brickrt.plan.stream.strip_parts import Standing, strip_extents, strip_parts
 from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
 from brickrt.plan.stream.units.band_units import as_units
@@ -228,16 +228,16 @@ class StreamPlanner:
         are moved far, or a tensor has so few rows that the first bands make one at most."""
         graph, axes = self.plan.graph, self.network.swept.axes.axes
         far = any(reads_far(graph, node, axes, SAMPLED_ROWS) for node in graph.nodes)
-        return far or any(joins_rows(graph, node, axes) for node in graph.nodes) or self._coarse
+        return far or any(joins_rows(graph, node, axes) for node in graph.nodes) or self.coarsest > SAMPLED_ROWS
 
-    @property
-    def _coarse(self) -> bool:
-        """Whether a tensor has a row to more than `SAMPLED_ROWS` of the tallest input or output. Sums of rows are made
-        as the rows come, however many there are of each."""
+    @cached_property
+    def coarsest(self) -> float:
+        """To how many rows of the tallest input or output there is one of the tensor that has fewest, but for those
+        that have one alone. Sums of rows are made as the rows come, however many there are of each."""
         graph, swept = self.plan.graph, self.network.swept
         made = (name for name in swept.level if not isinstance(_maker(graph, name), Segmented))
         rows = (graph.types[name].shape[swept.axes.of(name)] for name in made)
-        return any(extent > 1 and extent * SAMPLED_ROWS < self.tall for extent in rows)
+        return self.tall / min((extent for extent in rows if extent > 1), default=max(1, self.tall))
 
     def _most(self, rows: int) -> int | None:
         """Bands of a sample; None for all."""
@@ -276,19 +276,15 @@ class StreamPlanner:
     def _standing(self) -> Standing:
         """Which strips stand for all others: the one in the middle, unless one holds more columns, as where an image
         is mirrored: then each stands for itself."""
-        graph, swept, number = self.plan.graph, self.network.swept, self.network.swept.passes - 1
-        probed = strip_parts(graph, swept, PROBED, "each")
-        rows = max(1, self.tall // PROBED[0])
-        extents = [common_extents([schedule_pass(self.network, number, rows, part)]) for part, _ in probed]
-        middle = extents[len(extents) // 2]
-        unlike = (
-            a > b + max(b // 8, COLUMNS) or (one is beside and b > a + max(a // 8, COLUMNS))
-            for beside in [extents[max(0, len(extents) // 2 - 1)]]
-            for one in extents
-            for name in one.keys() & middle.keys()
-            for a, b in zip(one[name], middle[name], strict=True)
-        )
-        return "each" if any(unlike) else "middle"
+        parts = [part for part, _ in strip_parts(self.plan.graph, self.network.swept, PROBED, "each")]
+        middle = len(parts) // 2
+        beside = max(0, middle - 1)
+        for extents in strip_extents(self.network, parts).values():
+            usual, more = extents[middle], extents - extents[middle]
+            unlike = more > np.maximum(usual // 8, COLUMNS)
+            if unlike.any() or (-more[beside] > np.maximum(extents[beside] // 8, COLUMNS)).any():
+                return "each"
+        return "middle"
 
     @cached_property
     def _new_bands(self) -> tuple[float, ...]:

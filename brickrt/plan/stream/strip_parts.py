@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from itertools import pairwise, product
 from typing import Literal
 
@@ -11,7 +12,9 @@ import numpy as np
 from brickrt.graph.ir import Graph
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.bricks import even_edges
+from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.stream.band_plan import COLUMNS
+from brickrt.plan.stream.band_schedule import Network
 from brickrt.plan.stream.swept_tensors import SweptTensors
 
 Standing = Literal["each", "middle", "ends"]
@@ -41,6 +44,31 @@ def strip_parts(
                 box.lo[:, k], box.hi[:, k] = round(start * extent), round(end * extent)
         found.append((part, math.prod(times for _, _, times in ranges)))
     return found
+
+
+def strip_extents(network: Network, parts: Sequence[Mapping[str, Boxes]]) -> dict[str, np.ndarray]:
+    """The extents that strips hold of each tensor that is stored in the last pass, int64 [strips, rank]: of what they
+    read of all rows. `parts` are those that they compute of the graph's outputs."""
+    graph, swept = network.graph, network.swept
+    known = {name for name, level in swept.collected.items() if level < swept.passes - 1} | network.resident
+    known |= set(network.spilled)
+    stored = {graph.nodes[unit.nodes[-1]].output for unit in network.units} | known | set(graph.inputs)
+    needed = {name: _stacked([part[name] for part in parts]) for name in parts[0]}
+    for node in reversed(graph.nodes):
+        if node.output not in needed or node.output in known:
+            continue
+        for i, name in enumerate(node.inputs):
+            if name in graph.constants:
+                continue
+            region = node.op.region(i, needed[node.output], graph.ins(node), graph.out(node))
+            if name in network.blocks:
+                region = whole_blocks(region, network.blocks[name], graph.types[name].shape)
+            needed[name] = region.union(needed[name]) if name in needed else region
+    return {name: boxes.extents for name, boxes in needed.items() if name in stored and name in swept.level}
+
+
+def _stacked(boxes: Sequence[Boxes]) -> Boxes:
+    return Boxes(np.concatenate([box.lo for box in boxes]), np.concatenate([box.hi for box in boxes]))
 
 
 def _standing(pieces: list[Piece], standing: Standing) -> list[Piece]:

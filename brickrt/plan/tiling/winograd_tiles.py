@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from brickrt.ops.cpu.winograd.axes import Axes, axes_of
+from brickrt.ops.cpu.winograd.axes import Axes, known_axes
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import UNEVEN_WINOGRAD
@@ -25,7 +25,7 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
     graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
-    axes = axes_of(op, x[2:], EDGES[cost.algorithms[k]])
+    axes = known_axes(op, x[2:], EDGES[cost.algorithms[k]])
     constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
     rows = axes.down.dim or 0
 

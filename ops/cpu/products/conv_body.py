@@ -244,7 +244,7 @@ class ConvBody(ConvOperands):
                 tap = f.add(f.mul(row, size), run.first, f.mul(i, run.step))
                 base = f.address(pixels, f.mul(i, run.advance * stride), k.x.dtype)
                 acc.multiply_add(base, offsets, step, channels, self.weights(place, q, channels, tap))
-                if self.later is not None:
+                if self.later is not None and k.prefetch_bytes is not None:
                     f.set(self.later, f.address(f.get(self.later, PTR), channels * k.prefetch_bytes, BYTE))
 
     def walked_row(self, place: TilePosition, x: Index, end: Index) -> None:

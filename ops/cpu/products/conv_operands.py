@@ -41,7 +41,8 @@ class ConvOperands:
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.prefetched = [f.pointer(1 + len(kernel.ins) + k) for k in range(len(kernel.prefetched))]
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
-        self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if kernel.prefetch_bytes else None
+        asks = kernel.prefetch_bytes is not None
+        self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
         self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
@@ -88,7 +89,7 @@ class ConvOperands:
 
     def prefetch_later(self, c: Index) -> None:
         """Prefetches weights of a later kernel, while a tile sweeps channel `c` of a unit."""
-        assert self.later is not None
+        assert self.later is not None and self.k.prefetch_bytes is not None
         self.f.prefetch(self.f.get(self.later, PTR), self.f.mul(c, self.k.prefetch_bytes), BYTE, near=False)
 
     def weights(self, place: TilePosition, q: Index, channels: int, tap: Index) -> LoadWeight:

@@ -256,10 +256,13 @@ class ConvScheme(Kernel):
         scaled = self.op.channel_scaled and self.packed[1]
         return self.group_in * self.taps * self.tile[0] * self.lanes * self.sums.itemsize if scaled else 0
 
-    def swept_channels(self, boxes: Boxes) -> np.ndarray | None:
+    @property
+    def asks(self) -> bool:
+        """See `Kernel`."""
+        return self.op.groups == 1 and not self.few_outputs and self.packed[1] and not self.walks_taps
+
+    def swept_channels(self, boxes: Boxes) -> np.ndarray:
         """As if no tap fell on padding."""
-        if self.op.groups > 1 or self.few_outputs or not self.packed[1] or self.walks_taps:
-            return None
         ob, most = self.tile
         width = sum(run.repeat for run in tile_runs(self.row_window, self.row_class, most))
         blocks = -(-boxes.hi[:, 1] // self.lanes) - boxes.lo[:, 1] // self.lanes

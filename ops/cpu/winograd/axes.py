@@ -13,12 +13,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.types import Shape
 
 Number = TypeVar("Number", int, np.ndarray)
 
@@ -182,35 +183,52 @@ class Axes(NamedTuple):
 
 def axes_of(op: Conv, spatial: Sequence[int], edge: int) -> Axes:
     """The axes of a convolution of up to three dimensions, in tiles of `edge` where the kernel is larger than 1."""
-    swept = _swept(op)
+    return _axes(op.kernel, op.strides, op.dilations, op.pads, spatial, edge)
+
+
+def known_axes(op: Conv, spatial: Shape, edge: int) -> Axes:
+    """The same, made once for equal numbers: a planner asks for the same ones many times."""
+    return _known_axes(op.kernel, op.strides, op.dilations, op.pads, spatial, edge)
+
+
+def _axes(kernel: Shape, strides: Shape, dilations: Shape, pads: Shape, spatial: Sequence[int], edge: int) -> Axes:
+    swept = _swept(kernel)
     axes: list[Axis] = []
-    for i, r in enumerate(op.kernel):
+    for i, r in enumerate(kernel):
         m = edge if r > 1 and i != swept else 1
-        axes.append(Axis(2 + i, m, r, op.strides[i], op.dilations[i] if r > 1 else 1, op.pads[i], spatial[i]))
+        axes.append(Axis(2 + i, m, r, strides[i], dilations[i] if r > 1 else 1, pads[i], spatial[i]))
     first = axes.pop(swept) if swept is not None else ABSENT
     return Axes(first, *[ABSENT] * (2 - len(axes)), *axes)
+
+
+_known_axes = lru_cache(maxsize=1 << 12)(_axes)
 
 
 def fits(op: Conv, edge: int) -> bool:
     """Whether there is a transform in tiles of `edge` for a convolution, that rounds little enough."""
     if op.groups > 1 or op.gate_parts > 1 or op.channel_scaled or len(op.kernel) > 3 or not _pads_fit(op):
         return False
-    swept = _swept(op)
-    tiled = [i for i, r in enumerate(op.kernel) if r > 1 and i != swept]
+    return _is_known(op.kernel, op.strides, op.dilations, edge)
+
+
+@lru_cache(maxsize=1 << 10)
+def _is_known(kernel: Shape, strides: Shape, dilations: Shape, edge: int) -> bool:
+    swept = _swept(kernel)
+    tiled = [i for i, r in enumerate(kernel) if r > 1 and i != swept]
     known = PLANAR if len(tiled) > 1 else POINTS
     return bool(tiled) and all(
-        (edge, -(-op.kernel[i] // op.strides[i])) in known and 1 in (op.strides[i], op.dilations[i]) for i in tiled
+        (edge, -(-kernel[i] // strides[i])) in known and 1 in (strides[i], dilations[i]) for i in tiled
     )
 
 
 ABSENT = Axis(None, 1, 1, 1, 1, 0, 1)
 
 
-def _swept(op: Conv) -> int | None:
+def _swept(kernel: Shape) -> int | None:
     """The swept one of three dimensions: the first whose kernel is 1, else the outermost. None of fewer dimensions."""
-    if len(op.kernel) < 3:
+    if len(kernel) < 3:
         return None
-    return op.kernel.index(1) if 1 in op.kernel else 0
+    return kernel.index(1) if 1 in kernel else 0
 
 
 def _pads_fit(op: Conv) -> bool:

@@ -18,7 +18,7 @@ from brickrt.runtime.files.converted import read_converted
 from brickrt.runtime.files.descriptor import open_file, read_at, refused, write_at
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.formats.flat import FlatLayout, FlatSink, FlatSource
-from brickrt.runtime.files.formats.relaid import RelaidSink, column_major_sink
+from brickrt.runtime.files.formats.relaid import RelaidSink, RelaidSource, column_major_sink
 from brickrt.runtime.files.identity import file_identity
 
 _HEADERS = {348: "Nifti1Header", 540: "Nifti2Header"}
@@ -138,6 +138,7 @@ def nifti_sink(
         raise BrickError(f"{path}: packed files can only be written from end to end: write .nii, and pack it with gzip")
     kind = "Nifti1Header" if max(shape) <= _MOST_IN_FIRST_VERSION else "Nifti2Header"
     made = getattr(nibabel, kind)
+    like = like.original if isinstance(like, RelaidSource) else like
     header = made.from_header(like.header, check=False) if isinstance(like, NiftiSource) else made()
     try:
         header.set_data_dtype(dtype)

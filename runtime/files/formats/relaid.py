@@ -35,10 +35,10 @@ def copy_boxes(
 
 
 class RelaidSource(FlatSource):
-    """A `BoxSource` of a row-major copy in a scratch file without a name. Its identity is the original's."""
+    """A `BoxSource` of a row-major copy of `original` in a scratch file without a name; it has its identity."""
 
     def __init__(self, source: FlatSource, scratch: Path | None) -> None:
-        self._original = source
+        self.original = source
         with refused(f"scratch file of {source.name}"):
             fd, name = tempfile.mkstemp(dir=scratch, prefix="brickrt-rows-")
             os.unlink(name)
@@ -54,12 +54,12 @@ class RelaidSource(FlatSource):
 
     def identity(self) -> str:
         """Digest of the original: see its source."""
-        return self._original.identity()
+        return self.original.identity()
 
     def close(self) -> None:
         """Closes the file and the original; the scratch file is gone with that."""
         super().close()
-        self._original.close()
+        self.original.close()
 
 
 class RelaidSink:

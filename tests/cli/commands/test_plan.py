@@ -10,6 +10,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from brickrt import zoo
 from brickrt.cli.terminal import browser
 from tests.support.cli_models import save, told, value
 
@@ -33,6 +34,14 @@ def test_strategies_side_by_side(call, models):
     assert [entry["strategy"] for entry in compared] == ["auto", "layerwise", "padded", "memoized"]
     assert all(entry["projected_bytes"] > 0 and entry["tasks"] > 0 for entry in compared)
     assert compared[1]["merged"] == 0 == compared[1]["recomputed"]
+
+
+def test_a_plan_has_as_many_tasks_as_beside_others(call, tmp_path):
+    """Joins, of which a U-Net that is merged has some, are no tasks of anybody."""
+    onnx.save(zoo.build("unet", size=32, levels=1), tmp_path / "unet.onnx")
+    report = json.loads(call("plan", tmp_path / "unet.onnx", "--compare", "--json").out)
+    others = {entry["strategy"]: entry["tasks"] for entry in report["compare"]}
+    assert report["tasks"] == others["auto"] > 0
 
 
 def test_the_page_has_no_times(call, models, tmp_path):

@@ -13,6 +13,7 @@ from brickrt.cli.commands import run
 from brickrt.cli.outputs.run_report import latency_figures
 from brickrt.cli.requests import EngineRequest, InputRequest, RunRequest
 from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.execution import report
 from tests.support.cli_models import conv_model, numbers, told
 
 KEYS = ("outputs", "latency_ms", "compile_ms", "device", "strategy", "threads", "plan", "fallback")
@@ -88,7 +89,7 @@ def test_verify_is_told_in_words(call, models):
 
 
 def test_bugs_are_one_line_too(call, models, monkeypatch):
-    monkeypatch.setattr("brickrt.cli.commands.run.gather", lambda *_: 1 / 0)
+    monkeypatch.setattr("brickrt.cli.inputs.read_ahead.gather", lambda *_: 1 / 0)
     called = call("run", models / "sum.onnx", "--random")
     assert called.code == 1 and len(called.err.splitlines()) == 1
     assert "ZeroDivisionError" in called.err and "--debug" in called.err
@@ -98,7 +99,7 @@ def test_interrupt(call, models, monkeypatch):
     def stop(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("brickrt.cli.commands.run.gather", stop)
+    monkeypatch.setattr("brickrt.cli.inputs.read_ahead.gather", stop)
     called = call("run", models / "sum.onnx", "--random")
     assert (called.code, called.out, called.err) == (130, "", "brickrt: interrupted\n")
 
@@ -116,3 +117,13 @@ def test_the_reference_is_asked_in_its_own_way():
     reference = run._as_reference(RunRequest(Path("m.onnx"), InputRequest(), asked))
     choose_engine(reference["device"], launch=reference["launch"])
     assert (reference["precision"], reference["strategy"], reference["brick"]) == ("fp32", "padded", 8)
+
+
+def test_traffic_is_modelled_for_who_reads_it_alone(call, models, monkeypatch):
+    """It takes as long as many a run."""
+    asked = []
+    modelled = report.locality
+    monkeypatch.setattr(report, "locality", lambda tasks: asked.append(tasks) or modelled(tasks))
+    words = ("run", models / "conv.onnx", "--random", "--device", "cpu")
+    assert "latency" in call(*words).out and not asked
+    assert "beyond" in call(*words, "-v").out and asked

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import io
+import sys
 
+import llvmlite
 import numpy as np
 import pytest
 from PIL import Image
 
 from brickrt.cli.inputs.presets import PRESETS, Preprocessing
 from brickrt.cli.results import png
+from brickrt.cli.results.huffman import deflated, packer
 from brickrt.cli.results.pictures import PixelScale, all_pixels, planes_of, write_picture
 from brickrt.graph.errors import BrickError
 
@@ -24,19 +27,35 @@ def packed(pixels: np.ndarray, threads: int = 2) -> np.ndarray:
 
 @pytest.mark.parametrize("channels", [1, 3, 4])
 @pytest.mark.parametrize("size", [(1, 1), (1, 7), (9, 1), (37, 23)])
-def test_png_files_hold_what_was_written(monkeypatch, channels, size):
+@pytest.mark.parametrize("large", [0, 1 << 24], ids=["own codes", "zlib"])
+def test_png_files_hold_what_was_written(monkeypatch, channels, size, large):
     monkeypatch.setattr(png, "STRIP", 200)
+    monkeypatch.setattr(png, "LARGE", large)
+    monkeypatch.setitem(sys.modules, png.LLVM, llvmlite)
     pixels = np.random.default_rng(0).integers(0, 256, (*size, channels), np.uint8)
     np.testing.assert_array_equal(packed(pixels), pixels)
 
 
 def test_smooth_pictures_are_filtered(monkeypatch):
-    """Rows alike, columns alike, and noise: each strip has the filter that suits it."""
+    """Rows alike, columns alike, noise, one value, and little noise on it: each strip has the filter that suits it."""
     monkeypatch.setattr(png, "STRIP", 64 * 64 * 3)
+    rng, kinds, filtered = np.random.default_rng(0), [], png._filtered
+    monkeypatch.setattr(png, "_filtered", lambda *given: kinds.append(filtered(*given)[0]) or filtered(*given))
     ramp = np.broadcast_to(np.arange(64, dtype=np.uint8)[:, None] * 4, (64, 64))
-    noise = np.random.default_rng(0).integers(0, 256, (64, 64), np.uint8)
-    pixels = np.repeat(np.concatenate([ramp, ramp.T, noise])[:, :, None], 3, 2)
-    np.testing.assert_array_equal(packed(pixels), pixels)
+    stripes = np.broadcast_to(rng.integers(0, 256, 64, np.uint8), (64, 64))
+    noise = np.where(rng.random((64, 64)) < 0.5, 3, 250).astype(np.uint8)
+    plane = (100 + rng.normal(0, 9, (64, 64))).astype(np.uint8)
+    pixels = np.repeat(np.concatenate([ramp, stripes, noise, 0 * noise + 100, plane])[:, :, None], 3, 2)
+    np.testing.assert_array_equal(packed(pixels, threads=1), pixels)
+    assert kinds == [png.LEFT, png.UP, png.NONE, png.LEFT, png.AVERAGE]
+
+
+def test_what_repeats_is_looked_for_where_that_helps():
+    """A drawing whose rows repeat is packed by zlib to a fiftieth of what codes of bytes would take."""
+    row = np.random.default_rng(0).integers(0, 256, 500, np.uint8).tobytes()
+    assert len(png._deflated(row * 100, True, packer())) < 2000
+    noise = np.random.default_rng(1).normal(0, 9, 50_000).astype(np.int8).tobytes()
+    assert png._deflated(noise, True, packer()) == deflated(noise, True, packer())
 
 
 def test_sixteen_bits():

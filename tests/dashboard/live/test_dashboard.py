@@ -42,7 +42,7 @@ def words(*more: str) -> list[str]:
 def test_frames_are_whole_and_hold_all_parts(folder, columns, rows):
     terminal = Terminal(words(*FOREVER), columns, rows, folder)
     assert terminal.read(60, lambda t: "q quit" in t.screen.display[-1])
-    terminal.read(1)
+    assert terminal.read(60, lambda t: sum("q quit" in seen[-1] for seen in t.seen) > 4)
     frames = [seen for seen in terminal.seen if "q quit" in seen[-1]]
     assert frames
     for seen in frames:
@@ -74,14 +74,14 @@ def test_keys(folder):
     terminal = Terminal(words(*FOREVER), 80, 24, folder)
     assert terminal.read(60, terminal.shows("tasks/s"))
     terminal.type(b"\t")
-    assert terminal.read(10, lambda t: "worker 0" not in "".join(t.screen.display))
+    assert terminal.read(60, lambda t: "worker 0" not in "".join(t.screen.display))
     terminal.type(b"p")
-    assert terminal.read(10, terminal.shows("p go on"))
+    assert terminal.read(60, terminal.shows("p go on"))
     before = list(terminal.screen.display)
     terminal.read(0.5)
     assert terminal.screen.display == before
     terminal.type(b"s")
-    assert terminal.read(10, terminal.shows("saved brickrt-"))
+    assert terminal.read(60, terminal.shows("saved brickrt-"))
     (snapshot,) = folder.glob("brickrt-*.txt")
     lines = snapshot.read_text(encoding="utf-8").splitlines()
     assert len(lines) == 24 and lines[0].startswith("chain") and "\x1b" not in "".join(lines)
@@ -132,7 +132,7 @@ def test_what_nohup_ignores_stays_ignored(folder):
     assert terminal.read(60, terminal.shows("tasks/s"))
     os.kill(terminal.pid, signal.SIGHUP)
     terminal.seen.clear()
-    assert terminal.read(30, terminal.shows("tasks/s"))
+    assert terminal.read(60, terminal.shows("tasks/s"))
     terminal.type(b"q")
     assert terminal.end() == 0
 
@@ -148,11 +148,11 @@ def test_ctrl_z_gives_the_terminal_back_and_fg_takes_it_again(folder):
     terminal = Terminal(words(*FOREVER), 80, 24, folder, program=["-c", SHELL])
     assert terminal.read(60, terminal.shows("tasks/s"))
     terminal.type(b"\x1a")
-    assert terminal.read(30, lambda t: b"stopped, echo on" in t.raw)
+    assert terminal.read(60, lambda t: b"stopped, echo on" in t.raw)
     assert terminal.raw.count(b"\x1b[?1049h") == terminal.raw.count(b"\x1b[?1049l") == 1
     assert terminal.raw.rfind(b"\x1b[?25l") < terminal.raw.rfind(b"\x1b[?25h")
     terminal.type(b"\n")
-    assert terminal.read(30, lambda t: t.raw.count(b"\x1b[?1049h") == 2 and "tasks/s" in "".join(t.screen.display))
+    assert terminal.read(60, lambda t: t.raw.count(b"\x1b[?1049h") == 2 and "tasks/s" in "".join(t.screen.display))
     terminal.type(b"q")
     assert terminal.end() == 0
 
@@ -184,8 +184,8 @@ def test_ctrl_z_without_a_shell_changes_nothing(folder):
     terminal = Terminal(words(*FOREVER), 80, 24, folder)
     assert terminal.read(60, terminal.shows("tasks/s"))
     terminal.type(b"\x1a")
-    assert terminal.read(30, lambda t: t.raw.count(b"\x1b[?1049h") == 2)
-    assert terminal.read(30, terminal.shows("q quit"))
+    assert terminal.read(60, lambda t: t.raw.count(b"\x1b[?1049h") == 2)
+    assert terminal.read(60, terminal.shows("q quit"))
     terminal.type(b"q")
     assert terminal.end() == 0
 
@@ -196,7 +196,7 @@ def test_frames_follow_the_size_of_the_terminal(folder):
     for columns, rows in ((80, 24), (60, 15), (120, 40)):
         terminal.resize(columns, rows)
         terminal.seen.clear()
-        assert terminal.read(30, lambda t: any("q quit" in seen[-1] and seen[0].startswith("chain") for seen in t.seen))
+        assert terminal.read(60, lambda t: any("q quit" in seen[-1] and seen[0].startswith("chain") for seen in t.seen))
     terminal.type(b"q")
     assert terminal.end() == 0
 

@@ -8,6 +8,8 @@ import pytest
 
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from brickrt.plan.stream.band_schedule import schedule_pass
+from brickrt.plan.stream.band_storage import common_extents
 from brickrt.plan.stream.choose_bands import (
     HEIGHTS,
     SAMPLING,
@@ -18,6 +20,7 @@ from brickrt.plan.stream.choose_bands import (
 )
 from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
+from brickrt.plan.stream.strip_parts import strip_extents, strip_parts
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model, node, tensor
@@ -137,3 +140,17 @@ def test_samples_take_what_all_bands_and_strips_take(name: str):
     assert chosen(network, least).memory.total <= least * MIB
     with pytest.raises(TooLittleMemory):
         chosen(network, least - SAMPLING // MIB - 2)
+
+
+@pytest.mark.parametrize(("name", "size"), [("unet", 512), ("nafnet", 512)])
+def test_extents_of_strips_are_those_of_their_schedules(name: str, size: int):
+    """Across the rows: one walk over the regions of all strips finds what a schedule of each does."""
+    network = planner(name, size).network
+    swept, last = network.swept, network.swept.passes - 1
+    parts = [part for part, _ in strip_parts(network.graph, swept, (4,), "each")]
+    found = strip_extents(network, parts)
+    for strip, part in enumerate(parts):
+        for output, extents in common_extents([schedule_pass(network, last, 64, part)]).items():
+            across = [k for k in range(len(extents)) if k != swept.axes.of(output)]
+            assert [found[output][strip].tolist()[k] for k in across] == [extents[k] for k in across], output
+    assert len(parts) == 4

@@ -9,9 +9,11 @@ from weakref import ref
 import numpy as np
 import pytest
 
+import brickrt.runtime.cpu.memory as memory_module
 from brickrt import zoo
 from brickrt.runtime.cpu.engine_memory import EngineMemory, PackedConstants
-from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
+from brickrt.runtime.cpu.memory import CHUNK, PAGE, ROOM
+from brickrt.runtime.cpu.working_memory import Buffers, Need, WorkingMemory
 from brickrt.runtime.session.runtime import Runtime
 
 SIDES = (16, 24, 40)
@@ -34,12 +36,40 @@ def test_runs_one_after_the_other_have_the_same_memory_which_grows():
     memory = WorkingMemory()
     small, large = Need(100, 64, 1), Need(50, 128, 2)
     first = memory.lend(small)
+    number = first.number
     memory.take_back(first)
-    assert memory.lend(Need(80, 0, 1)) is first
+    assert memory.lend(Need(80, 0, 1)) is first and first.number == number != 0
     memory.take_back(first)
     second = memory.lend(large)
-    assert second.number != first.number and second.need == Need(100, 128, 2)
+    assert second.number != number and second.need == Need(100, 128, 2)
     assert second.arena.nbytes == 100 and [array.nbytes for array in second.scratch] == [128, 128]
+
+
+def test_memory_that_grows_keeps_the_pages_that_are_there():
+    buffers = Buffers()
+    buffers.grow(Need(3 * PAGE, PAGE, 1))
+    buffers.arena[:], buffers.scratch[0][:] = 1, 2
+    at = buffers.arena.ctypes.data, buffers.scratch[0].ctypes.data
+    buffers.grow(Need(9 * PAGE, 2 * PAGE, 2))
+    assert (buffers.arena.ctypes.data, buffers.scratch[0].ctypes.data) == at
+    assert buffers.arena[: 3 * PAGE].all() and not buffers.arena[3 * PAGE :].any()
+    assert buffers.scratch[0][:PAGE].all() and [each.nbytes for each in buffers.scratch] == [2 * PAGE] * 2
+    before = buffers.arena
+    buffers.grow(Need(ROOM * CHUNK, 0, 1))  # more than there was room for
+    assert not np.shares_memory(before, buffers.arena) and buffers.arena.nbytes == ROOM * CHUNK
+
+
+def test_a_process_that_may_have_no_address_space_to_spare_gets_what_it_needs(monkeypatch):
+    asked, made = [], memory_module._huge
+
+    def strict(nbytes: int) -> np.ndarray:
+        asked.append(nbytes)
+        if nbytes > CHUNK:
+            raise OSError
+        return made(nbytes)
+
+    monkeypatch.setattr(memory_module, "_huge", strict)
+    assert memory_module.GrowingMemory().grown(CHUNK).nbytes == CHUNK and asked == [ROOM * CHUNK, CHUNK]
 
 
 def test_runs_at_the_same_time_have_memory_of_their_own():

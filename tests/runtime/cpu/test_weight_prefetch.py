@@ -78,6 +78,34 @@ def test_asking_changes_no_bit(monkeypatch, noted):
         np.testing.assert_array_equal(array, plain[name])
 
 
+def open_classifier() -> onnx.ModelProto:
+    """The same for any number of images of any size."""
+    model = classifier(2)
+    for name, dim in zip("NCHW", model.graph.input[0].type.tensor_type.shape.dim, strict=True):
+        if name != "C":
+            dim.dim_param = name
+    return model
+
+
+def test_at_sizes_where_nobody_waits_the_same_code_asks_for_nothing(monkeypatch):
+    paces, places, real = [], [], WeightPrefetch.asking
+
+    def asking(self, steps, variants, which):
+        made, asked = real(self, steps, variants, which)
+        if asked is not None:
+            paces.append(made[0].prefetch_bytes)
+            places.append([kernel.extra_pointers for kernel in made])
+            assert (asked == 0).all() == (paces[-1] == 0)
+        return made, asked
+
+    monkeypatch.setattr(WeightPrefetch, "asking", asking)
+    runtime, rng = Runtime(open_classifier(), threads=1, exact=True), np.random.default_rng(1)
+    for shape in ((1, CHANNELS, 24, 24), (512, CHANNELS, 2, 2)):
+        runtime.prepare({"x0": rng.standard_normal(shape, dtype=np.float32)})
+    assert len(paces) == 4 and max(paces[:2]) > 0 and paces[2:] == [0, 0]
+    assert places == [[1]] * 4  # and where the bytes begin is a pointer of all
+
+
 @pytest.mark.parametrize("case", ["many rows compute longer", "nothing before it"])
 def test_nobody_asks_where_that_helps_nobody(case, noted):
     model = classifier(2, rows=512) if case == "many rows compute longer" else classifier(1, convolutions=0)

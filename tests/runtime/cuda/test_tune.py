@@ -228,7 +228,7 @@ def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
         return Tuner(lambda plan: engine.build(lower(plan), dict(plan.graph.constants), 1, progress), "host")
 
     monkeypatch.setattr(runtime, "choose_engine", lambda *_: replace(engine, tune=tune))
-    model, feeds, want = network("unet")
+    model, feeds, want = network("nafnet")
     for strategy, times in (("auto", 1), ("layerwise", 1), ("auto", 2)):
         found = runtime.Runtime(model, device="cuda", strategy=strategy).execute(feeds)["y"]
         np.testing.assert_allclose(found, want, rtol=0, atol=1e-4 * np.abs(want).max())

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+from functools import partial
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.identity import checksum
 from brickrt.runtime.files.journal import (
     Journal,
+    JournalPlace,
     Record,
     journal_path,
     read_journal,
@@ -29,7 +31,7 @@ FINISHED = {(0, 0): Record("aa", b""), (0, -1): Record("bb", b"partial sums"), (
 
 
 def made(path):
-    journal = Journal.create(path, HEADER)
+    journal = Journal.create(JournalPlace(path), HEADER)
     ends = [os.path.getsize(path)]
     for key, record in FINISHED.items():
         journal.finish(key, record.checksum, record.payload)
@@ -103,16 +105,29 @@ def test_without_a_journal_nothing_is_resumed(tmp_path):
 
 
 def test_two_runs_do_not_write_one_output(tmp_path):
-    first = Journal.create(tmp_path / "j", HEADER)
-    for second in (Journal.create, Journal.resume):
-        with pytest.raises(BrickError, match="another run writes this output: wait for it, or give another path"):
-            second(tmp_path / "j", HEADER)
+    """Neither once the first has a journal nor before, while it makes the output; nothing is left of the second."""
+    path, others = tmp_path / "j", (JournalPlace, partial(Journal.resume, header=HEADER))
+    with JournalPlace(path) as place:
+        _refused(path, JournalPlace)
+        first = Journal.create(place, HEADER)
+        for second in others:
+            _refused(path, second)
+    for second in others:
+        _refused(path, second)
     first.close()
-    Journal.create(tmp_path / "j", HEADER).close()
+    with JournalPlace(path):
+        _refused(path, others[1])
+    assert os.listdir(tmp_path) == ["j"]
+    Journal.create(JournalPlace(path), HEADER).close()
+
+
+def _refused(path, second):
+    with pytest.raises(BrickError, match="another run writes this output: wait for it, or give another path"):
+        second(path)
 
 
 def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
-    journal = Journal.create(tmp_path / "j", HEADER)
+    journal = Journal.create(JournalPlace(tmp_path / "j"), HEADER)
     journal.finish((1,), "aa")
     pwrite = os.pwrite
     room = [10]
@@ -149,7 +164,7 @@ def test_units_whose_bytes_are_not_there_are_done_again(tmp_path, name):
     """One of four bands was written with other values, one not at all."""
     want = values((1, 2, 64, 40), "f4")
     sink = create_sink(tmp_path / name, want.shape, "f4", chunks=(1, 1, 16, 40) if "zarr" in name else None)
-    journal = Journal.create(journal_path(tmp_path / name), HEADER)
+    journal = Journal.create(JournalPlace(journal_path(tmp_path / name)), HEADER)
     for band in range(4):
         part = want[:, :, 16 * band : 16 * band + 16]
         if band != 2:
@@ -177,7 +192,7 @@ def test_a_chunk_that_cannot_be_decoded_is_done_again(tmp_path):
     want = values((32, 16), "u4")
     sink.write((0, 0), want)
     sink.sync()
-    journal = Journal.create(tmp_path / "j", HEADER)
+    journal = Journal.create(JournalPlace(tmp_path / "j"), HEADER)
     for band in range(2):
         journal.finish((band,), checksum(want[16 * band : 16 * band + 16]))
     chunk = tmp_path / ".a.zarr.brickrt-part" / "c" / "1" / "0"
@@ -191,7 +206,7 @@ RUN = textwrap.dedent("""
     import zarr  # once, not in each child
     from pathlib import Path
     from brickrt.runtime.files.identity import checksum
-    from brickrt.runtime.files.journal import Journal, journal_path, verify
+    from brickrt.runtime.files.journal import Journal, JournalPlace, journal_path, verify
     from brickrt.runtime.files.sink import create_sink
 
     fsync, pwrite, replace, unlink, rename = os.fsync, os.pwrite, os.replace, os.unlink, os.rename
@@ -223,7 +238,7 @@ RUN = textwrap.dedent("""
         path = journal_path(output)
         resume = path.exists()
         sink = create_sink(output, (1, 2, 24, 20), "f4", resume=resume)
-        journal = (Journal.resume if resume else Journal.create)(path, {"model": "m"})
+        journal = Journal.resume(path, {"model": "m"}) if resume else Journal.create(JournalPlace(path), {"model": "m"})
         verify(journal, sink, sink.dtype, box)
         for band in range(3):
             if (band,) not in journal.finished:

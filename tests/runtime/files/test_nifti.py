@@ -71,8 +71,13 @@ def test_damaged_volumes_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize("shape", [(7, 8, 9), (5, 6, 7, 2), (3, 40000, 2)])
-def test_volumes_are_written_with_the_affine_of_the_input(tmp_path, shape):
+@pytest.mark.parametrize("copied", [False, True])
+def test_volumes_are_written_with_the_affine_of_the_input(tmp_path, shape, copied):
+    """What is read from a row-major copy has it too."""
     like = open_source(saved(tmp_path / "in.nii", values((7, 8, 9), "i2")))
+    like.axis = 0
+    like = by_rows(like) if copied else like
+    assert isinstance(like, relaid.RelaidSource) == copied
     want = values(shape, "f4")
     check_writes(
         create_sink(tmp_path / "out.nii", shape, "f4", axis=0, like=like),

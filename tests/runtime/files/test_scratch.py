@@ -9,7 +9,7 @@ import pytest
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.identity import checksum
-from brickrt.runtime.files.scratch import ScratchFolder, disk_speed, remove_scratch, scratch_path
+from brickrt.runtime.files.scratch import ScratchFolder, measured_speed, remove_scratch, scratch_path
 
 SHAPE = 2, 3, 17, 9, 64
 
@@ -100,7 +100,7 @@ def test_no_two_outputs_have_one_folder(tmp_path):
 
 
 def test_a_disk_is_measured_and_nothing_stays(tmp_path):
-    assert all(1e5 < speed < 1e13 for speed in disk_speed(tmp_path))
+    assert all(1e5 < speed < 1e13 for speed in measured_speed(tmp_path))
     assert not list(tmp_path.iterdir())
     with pytest.raises(BrickError, match="absent"):
-        disk_speed(tmp_path / "absent")
+        measured_speed(tmp_path / "absent")

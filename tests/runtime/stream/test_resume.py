@@ -35,13 +35,10 @@ def test_killed_at_random_moments_and_gone_on_with(model, kills, name, spill, tm
         begin = ["--resume"] if k else ["--rows", 4, "--spill", spill]
         moment = ["--kill-band", max(1, whole.all_bands // (kills + 1) - 2), "--delay", rng.uniform(0, 0.004)]
         code, _, err = child(*words, "--output", out, *begin, *moment, check=False)
-        assert code in (-signal.SIGKILL, 0), err
-        if code == 0:
-            break
-    else:
-        assert journal_path(out).exists()
-        _, told, _ = child(*words, "--output", out, "--resume")
-        assert told["bands_run"] < whole.all_bands
+        assert code == -signal.SIGKILL, err
+        assert journal_path(out).exists() and not out.exists()
+    _, told, _ = child(*words, "--output", out, "--resume")
+    assert told["bands_run"] < whole.all_bands
     assert digest(out) == digest(tmp_path / f"whole-{name}")
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(["m.onnx", "x.npy", name, f"whole-{name}"])
 
@@ -205,3 +202,20 @@ def test_a_run_that_was_ended_after_its_last_band(tmp_path):
     _ended_after(bands, model, tmp_path / "y.npy")
     report = run(model, pixels(), tmp_path / "y.npy", resume=True)
     assert report.bands == 0 and digest(tmp_path / "y.npy") == digest(tmp_path / "whole.npy")
+
+
+@pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
+def test_a_second_run_leaves_the_work_of_the_first_alone(name, tmp_path):
+    """It is refused, begun anew or gone on with, before it opens the output that the first one writes."""
+    model, out, asked = two_layers(), tmp_path / name, []
+
+    def watch(told):
+        if told.bands == told.all_bands - 1:
+            for resume in (False, True):
+                with pytest.raises(BrickError, match="another run writes this output: wait for it"):
+                    run(model, pixels(), out, resume=resume)
+                asked.append(resume)
+
+    run(model, pixels(), out, watch=watch)
+    run(model, pixels(), tmp_path / f"whole-{name}")
+    assert len(asked) == 2 and digest(out) == digest(tmp_path / f"whole-{name}")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -131,3 +133,34 @@ def test_twelve_pools(disk, tmp_path):
     units = [sum(len(one.schedule.units) for one in plan.sweeps) for plan in (auto, never)]
     assert units[0] < units[1] and auto.swept.passes > 5
     assert (tmp_path / "y.npy").read_bytes() == (tmp_path / "z.npy").read_bytes()
+
+
+@pytest.fixture
+def measured(tmp_path, monkeypatch):
+    """The folders that were measured, each as quicker than the one before; nothing is known at first."""
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path / "cache"))
+    folders = []
+
+    def speed(folder):
+        folders.append(folder)
+        return 10.0 * len(folders), 20.0 * len(folders)
+
+    monkeypatch.setattr(spill_planning, "measured_speed", speed)
+    return folders
+
+
+def test_what_was_measured_holds_for_all_folders_of_the_disk_for_an_hour(measured, tmp_path, monkeypatch):
+    (tmp_path / "other").mkdir()
+    assert spill_planning.disk_speed(tmp_path) == spill_planning.disk_speed(tmp_path / "other") == (10.0, 20.0)
+    assert measured == [tmp_path]
+    now = spill_planning.time.time() + spill_planning.REMEMBERED
+    monkeypatch.setattr(spill_planning.time, "time", lambda: now)
+    assert spill_planning.disk_speed(tmp_path) == spill_planning.disk_speed(tmp_path) == (20.0, 40.0)
+
+
+def test_a_folder_in_which_nothing_can_be_written_is_tried(measured, tmp_path, monkeypatch):
+    spill_planning.disk_speed(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *words: False)
+    assert spill_planning.disk_speed(tmp_path) == (20.0, 40.0)
+    with pytest.raises(BrickError, match="absent"):
+        spill_planning.disk_speed(tmp_path / "absent")

@@ -22,11 +22,13 @@ KIB = 1 if sys.platform == "darwin" else 1 << 10
 
 class Ended(NamedTuple):
     """How a child ended: with an answer; `hung`, and then where; or `died`, and then how. `peak` is the most memory, in
-    bytes, that it or a process of its own had at a time, what it shares with this one included."""
+    bytes, that it or a process of its own had at a time, what it shares with this one included; `spent` are its seconds
+    of processor time."""
 
     how: Literal["answered", "hung", "died"]
     answer: Any
     peak: int = 0
+    spent: float = 0.0
 
 
 class TimeIsOver(BaseException):
@@ -50,10 +52,10 @@ def in_child(work: Callable[[], Any], seconds: int, nbytes: int | None = None) -
     if not in_time:
         os.kill(child, signal.SIGKILL)
     _, status, used = os.wait4(child, 0)
-    code, peak = os.waitstatus_to_exitcode(status), used.ru_maxrss * KIB
+    code, took = os.waitstatus_to_exitcode(status), (used.ru_maxrss * KIB, used.ru_utime + used.ru_stime)
     if not in_time or code == -signal.SIGXCPU:
-        return Ended("hung", f"no result within {seconds} s", peak)
-    return Ended(*pickle.loads(data), peak) if code == 0 and data else Ended("died", f"exit code {code}", peak)
+        return Ended("hung", f"no result within {seconds} s", *took)
+    return Ended(*pickle.loads(data), *took) if code == 0 and data else Ended("died", f"exit code {code}", *took)
 
 
 def _answer(work: Callable[[], Any], pipe: int, seconds: int, nbytes: int | None) -> None:

@@ -156,7 +156,7 @@ def run_on_host(
     at = (ctypes.c_void_p * len(memory))(*(m.ctypes.data for m in memory))
     ends = np.ascontiguousarray(np.concatenate([boxes.lo, boxes.hi], axis=1).astype(np.int32))
     context = (ctypes.c_int64 * 3)(ends.ctypes.data, ctypes.addressof(at), boxes.rank)
-    library = compiled(source_of(kernel))
+    library = compiled(source_of(kernel), "-O0")  # it runs once: better code would take longer than it saves
     library.run(blocks, threads, ctypes.c_longlong(kernel.shared), ctypes.byref(context), 0, len(boxes), 0, 0, 1)
     shape = stored(np.empty(out.shape, np.int8), layouts[-1]).shape
     array = memory[0].view(out.dtype).reshape(shape) if out.size else result

@@ -14,7 +14,7 @@ from tests.support.ptx.emit import cpp
 from tests.support.ptx.parse import parse
 
 FLAGS = (
-    *("-std=c++17", "-O1", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"),
+    *("-std=c++17", "-Og", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-pthread"),
     "-march=native",  # products are fused where the text says so
     f"-I{host_kernels.PTX}",
     f"-I{host_kernels.HOST}",

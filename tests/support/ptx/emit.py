@@ -9,6 +9,7 @@ from tests.support.ptx.operations import SPECIAL, InstructionWords, translate
 from tests.support.ptx.parse import Brace, Instruction, Label, PtxFunction, PtxModule, PtxVariable, type_bytes
 
 _REGISTERS = {1: ("u16", "JUNK16"), 2: ("u16", "JUNK16"), 4: ("u32", "JUNK32"), 8: ("u64", "JUNK64")}
+_INTEGERS = frozenset(f"{sign}{bits}" for sign in "us" for bits in (8, 16, 32, 64))
 
 
 def cpp(module: PtxModule) -> str:
@@ -153,27 +154,30 @@ class _Translation:
         return None
 
     def read(self, operand: str, kind: str) -> str:
-        """A register, a number, a special register or an address, as a value of a type."""
+        """A register, a number, a special register or an address, as a value of a type. Integers are cast and not taken
+        through templates: of those, most of what a compiler does would be to unfold them."""
+        as_kind = f"({kind})" if kind in _INTEGERS else f"get<{kind}>"
         if operand in self.kinds:
-            return _name(operand) if kind == "bool" else f"get<{kind}>({_name(operand)})"
+            return _name(operand) if kind in ("bool", self.kinds[operand]) else f"{as_kind}({_name(operand)})"
         if operand[0] == "!":
             return f"!{self.read(operand[1:], kind)}"
         if kind == "bool":
             return {"0": "false", "1": "true", "-1": "true"}[operand]
         if operand in SPECIAL:
-            return f"get<{kind}>({SPECIAL[operand]})"
+            return f"{as_kind}({SPECIAL[operand]})"
         if match := re.fullmatch(r"0([fd])([0-9a-fA-F]+)", operand):
             return f"get<{kind}>((u{32 if match[1] == 'f' else 64})0x{match[2]}ull)"
         if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+)U?", operand):
-            return f"get<{kind}>((u64){int(operand.rstrip('U'), 0) % 2**64}ull)"
+            return f"{as_kind}({int(operand.rstrip('U'), 0) % 2**64}ull)"
         if operand in self.places:
-            return f"get<{kind}>((u64){self.places[operand]})"
+            return f"{as_kind}((u64){self.places[operand]})"
         raise ValueError(f"PTX operand: {operand}")
 
-    def write(self, operand: str, value: str) -> str:
+    def write(self, operand: str, value: str, kind: str = "") -> str:
+        """The value in a register; `kind` is its type, where that is known to be an integer's or a float's."""
         if operand == "_":
             return f"(void)({value});"
-        if self.kinds[operand] == "bool":
+        if self.kinds[operand] == "bool" or kind in _INTEGERS:
             return f"{_name(operand)} = {value};"
         return f"put({_name(operand)}, {value});"
 

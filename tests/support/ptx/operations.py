@@ -78,7 +78,7 @@ class InstructionWords:
 
     instruction: Instruction
     read: Callable[[str, str], str]  # (operand, type) → C++ value
-    write: Callable[[str, str], str]  # (operand, C++ value) → C++ statement
+    write: Callable[..., str]  # (operand, C++ value, its type where that is known) → C++ statement
     address: Callable[[str], str]  # "[a+4]" → C++ value
     text: str  # C++ literal that says where this is
 
@@ -122,7 +122,7 @@ def _arithmetic(w: InstructionWords) -> str:
     named = {"T": kind, "u": "u32", "p": "bool", "c": "bool", "W": WIDE.get(kind, "")}
     values = ", ".join(w.read(operand, named[k]) for operand, k in zip(operands, kinds, strict=True))
     own = "" if "T" not in kinds or _single(name) else f"<{kind}>"
-    return w.write(target, f"op_{name.replace('.', '_')}{own}({values})")
+    return w.write(target, values if name == "mov" else f"op_{name.replace('.', '_')}{own}({values})", kind)
 
 
 def _single(name: str) -> bool:
@@ -210,9 +210,9 @@ def _load(w: InstructionWords) -> str:
         return w.write(target, f"load_ordered<{space}, {kind}>({at}, __ATOMIC_{order}, {w.text})")
     found = f"load<{space}, {kind}, {count}>({at}, {way}, {w.text})"
     if count == 1:
-        return w.write(target, f"{found}.v[0]")
+        return w.write(target, f"{found}.v[0]", kind)
     names = target.strip("{}").split(",")
-    lines = (w.write(name, f"found.v[{k}]") for k, name in enumerate(names) if name != "_")
+    lines = (w.write(name, f"found.v[{k}]", kind) for k, name in enumerate(names) if name != "_")
     return f"{{ const auto found = {found}; {' '.join(lines)} }}"
 
 

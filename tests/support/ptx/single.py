@@ -36,7 +36,7 @@ class Single:
         self._arrays.append(place.array)
         return place
 
-    def compiled(self, source: str) -> _Runner:
+    def compiled(self, source: str, *_: str) -> _Runner:
         text = source.replace("(run, Boxes, 64, 1)", f"(run, Boxes, {THREADS}, 1)")
         return _Runner(compiled(text, self.arch), self.ranges)
 

@@ -63,7 +63,7 @@ def _resized(b: Builder, x: str, axes: list[AxisResize], attrs: dict) -> str:
     else:
         taps = {a.axis: axis_taps(a, transform, attrs) for a in axes}
         x = _interpolated(b, x, taps)
-        tables = {a.axis: np.arange(a.size) for a in axes}
+        tables = {a.axis: np.arange(a.size) for a in axes if a.axis in holes}
     for axis, hole in holes.items():
         tables[axis] = np.where(hole, -1, tables[axis])
     return take(b, x, {axis: t.tolist() for axis, t in tables.items()}, np.asarray(fill, b.type(x).dtype).item())

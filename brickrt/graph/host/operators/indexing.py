@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph.host.operators.placed_elements import elements_along, gathered_elements, scattered
+from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements
 from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 
@@ -26,7 +26,7 @@ class ScatterElements(OpRun):
     op_domain = ""
 
     def _run(self, x, indices, updates, axis=0, reduction=None, **_: Any):
-        return (scattered(x, elements_along(x, indices, axis), updates, reduction),)
+        return (scattered_elements(x, indices, updates, axis, reduction),)
 
 
 class Scatter(ScatterElements):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
+
+from brickrt.graph.host.helpers import run_items
+from brickrt.ops.cpu.fixed_function import item_loop
+
+FEW = 1 << 16
+"""Elements that NumPy puts in less time than a process takes to compile the loop."""
+BLOCK = 1 << 12  # as the compiled loop has it
 
 _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -31,6 +40,30 @@ def gathered_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarr
     return x[elements_along(x, indices, axis)]
 
 
-def scattered_elements(x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:
-    """x with `updates` put at the positions that `indices`, of their shape, have along an axis."""
-    return scattered(x, elements_along(x, indices, axis), updates, None)
+def scattered_elements(
+    x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int, reduction: str | None = None
+) -> np.ndarray:
+    """x with `updates` put, or combined, at the positions that `indices`, of their shape, have along an axis. Raises
+    IndexError for a position that x has not."""
+    at = axis % max(1, x.ndim)
+    plain = reduction not in _COMBINE and updates.dtype == x.dtype and updates.shape == indices.shape
+    whole = x.ndim == indices.ndim and all(n == e for k, (n, e) in enumerate(zip(indices.shape, x.shape)) if k != at)
+    if plain and whole and indices.size > FEW and x.dtype.kind in "iufb" and x.itemsize <= 8:
+        function = item_loop("moves.scatter_items", "emit_scatter", x.itemsize)
+        if function is not None:
+            return _scattered_by(function, x, indices, updates, at)
+    return scattered(x, elements_along(x, indices, axis), updates, reduction)
+
+
+def _scattered_by(function: int, x: np.ndarray, indices: np.ndarray, updates: np.ndarray, axis: int) -> np.ndarray:
+    """The same by a compiled loop."""
+    out, wrong = np.array(x, order="C"), np.zeros(2, np.int64)
+    at, given = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(updates)
+    parts, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    blocks = -(-inner // BLOCK)
+    words = [array.ctypes.data for array in (out, at, given, wrong)]
+    words += [x.shape[axis], indices.shape[axis], inner, blocks]
+    run_items(function, parts * blocks, words)
+    if wrong[1]:
+        raise IndexError(f"index {wrong[0]} is out of bounds for axis {axis} with size {x.shape[axis]}")
+    return out

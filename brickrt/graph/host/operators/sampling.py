@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
+from brickrt.graph.host.operators.sampled_points import sampled
+
 Taps = tuple[np.ndarray, np.ndarray]
 """Indices and weights [points, taps] along one axis; what lies outside has weight 0."""
 
 LINEAR, CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")  # their names since opset 20, and before
 SHARPNESS = -0.75  # of cubic interpolation
+FAR = 1 << 22
+"""Pixels beyond which a float32 does not tell places between pixels."""
 AT_ONCE = 1 << 18  # elements that stay in a cache
-HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
 
 
 class GridSample(OpRun):
@@ -24,17 +27,26 @@ class GridSample(OpRun):
     op_domain = ""
 
     def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
-        out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
-        together = max(1, AT_ONCE * len(x) // max(1, x.size, out.size))  # many small images, or a large one
-        for first in range(0, len(x), together):
-            some = slice(first, first + together)
-            axes = []
-            for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
-                pixel = (at + 1) / 2 * (extent - 1) if align_corners else ((at + 1) * extent - 1) / 2
-                axes.append(_taps(pixel, extent, mode, padding_mode, 0.0 if align_corners else 0.5))
-            points = _between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
-            out[some] = np.moveaxis(points, 1, 2).reshape(out[some].shape)
-        return (out,)
+        found = sampled(x, grid, mode, padding_mode, bool(align_corners))
+        return (sampled_in_numpy(x, grid, mode, padding_mode, bool(align_corners)) if found is None else found,)
+
+
+def sampled_in_numpy(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: bool) -> np.ndarray:
+    """x [images, channels, …], at the points of `grid` [images, …, axes], innermost axis first."""
+    out = np.zeros((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
+    if not x.size or not out.size:
+        return out
+    together = max(1, AT_ONCE * len(x) // max(1, x.size, out.size))  # many small images, or a large one
+    for first in range(0, len(x), together):
+        some = slice(first, first + together)
+        axes = []
+        for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
+            with np.errstate(over="ignore", invalid="ignore"):
+                pixel = (at + 1) / 2 * (extent - 1) if align else ((at + 1) * extent - 1) / 2
+            axes.append(_taps(pixel, extent, mode, padding, 0.0 if align else 0.5))
+        points = _between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
+        out[some] = np.moveaxis(points, 1, 2).reshape(out[some].shape)
+    return out
 
 
 class DeformConv(OpRun):
@@ -59,31 +71,13 @@ class DeformConv(OpRun):
         return (out if bias is None else out + bias.reshape(-1, *(1,) * rank),)
 
 
-class RoiAlign(OpRun):
-    """The bins of regions, sampled between pixels."""
-
-    op_domain = ""
-
-    def _run(self, x, rois, images, mode="avg", output_height=1, output_width=1, spatial_scale=1.0, **settings: Any):
-        half = settings["coordinate_transformation_mode"] == "half_pixel"
-        half &= self.run_params["opsets"][""] >= HALF_PIXELS
-        out = np.zeros((len(rois), x.shape[1], output_height, output_width), x.dtype)
-        for result, roi, image in zip(out, rois, images, strict=True):
-            ends = roi.astype(np.float64).reshape(2, 2)[:, ::-1] * spatial_scale - 0.5 * half
-            sizes = ends[1] - ends[0] if half else np.maximum(ends[1] - ends[0], 1)
-            samples = [
-                settings["sampling_ratio"] or max(int(np.ceil(s / b)), 0) for s, b in zip(sizes, result.shape[1:])
-            ]
-            if min(samples) > 0:
-                sides = zip(ends[0], sizes, result.shape[1:], samples, x.shape[2:], strict=True)
-                result[...] = _pooled(x[int(image)], [_region_taps(*side) for side in sides], mode, result.shape)
-        return (out,)
-
-
 def _taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -> Taps:
     """Between which pixels of an axis positions lie; the image is reflected `margin` beyond its last ones."""
     low, high = -margin, extent - 1 + margin
+    at = np.where(np.isnan(at), at.dtype.type(0), at)
     at = np.rint(at) if mode == "nearest" else at
+    if padding == "reflection":
+        at = np.clip(at, -FAR, FAR)
     if mode in CUBIC:
         pass  # only pixels are brought back into the image, as PyTorch and ONNX Runtime do it
     elif padding == "border":
@@ -92,7 +86,6 @@ def _taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -
         at = _reflected(at, low, high)
     if padding != "reflection":
         at = np.clip(at, -3, extent + 2)  # beyond, all is the same
-    at = np.nan_to_num(at)
     first = np.floor(at)
     if mode == "nearest":
         steps, weights = np.arange(1), np.ones((len(at), 1), at.dtype)
@@ -161,34 +154,3 @@ def _moved(image: np.ndarray, start: Sequence[np.ndarray], offsets: np.ndarray) 
     positions = [(at + offset).reshape(-1) for at, offset in zip(start, offsets, strict=True)]
     axes = [_taps(at, extent, "linear", "zeros", 0.0) for at, extent in zip(positions, image.shape[1:], strict=True)]
     return _between(image[None], axes)
-
-
-def _region_taps(start: float, size: float, bins: int, samples: int, extent: int) -> Taps:
-    """The taps of all samples of all bins of a region along one axis."""
-    at = start + (np.arange(bins)[:, None] + (np.arange(samples) + 0.5) / samples) * (size / bins)
-    at = at.reshape(-1)
-    seen = (at >= -1) & (at <= extent)
-    at = np.clip(at, 0, extent - 1)
-    low = np.minimum(at.astype(np.int64), max(extent - 2, 0))
-    part = at - low
-    return np.stack([low, np.minimum(low + 1, extent - 1)], 1), np.stack([1 - part, part], 1) * seen[:, None]
-
-
-def _pooled(image: np.ndarray, axes: Sequence[Taps], mode: str, shape: tuple[int, ...]) -> np.ndarray:
-    """The mean of the samples of every bin, or the largest weighted pixel of all that they lie between."""
-    (rows, row_weights), (columns, column_weights) = axes
-    if mode.lower() != "avg":
-        taken = image[:, rows.reshape(-1)][:, :, columns.reshape(-1)]
-        weighted = taken * (row_weights.reshape(-1, 1) * column_weights.reshape(-1))
-        bins = weighted.reshape(len(image), shape[1], -1, shape[2], columns.size // shape[2])
-        return bins.max((2, 4))
-    part = image[:, rows.min() : rows.max() + 1, columns.min() : columns.max() + 1]
-    down, across = (_means(*taps, bins) for taps, bins in zip(axes, shape[1:], strict=True))
-    return down @ part.astype(np.float64) @ across.T
-
-
-def _means(indices: np.ndarray, weights: np.ndarray, bins: int) -> np.ndarray:
-    """The matrix [bins, pixels between the first and the last] that takes the mean of each bin's samples."""
-    matrix = np.zeros((len(indices), int(indices.max() - indices.min()) + 1))
-    np.add.at(matrix, (np.arange(len(indices))[:, None], indices - indices.min()), weights)
-    return matrix.reshape(bins, -1, matrix.shape[1]).mean(1)

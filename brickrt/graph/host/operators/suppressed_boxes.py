@@ -1,4 +1,8 @@
-"""The boxes that non-maximum suppression keeps: each that overlaps none of those kept before too much."""
+"""The boxes that non-maximum suppression keeps: each that overlaps none of those kept before too much.
+
+Those that are kept lie in strips by where they begin, and a candidate is compared with those of strips that it may
+reach: a detector puts boxes of each class far from those of others, so that most strips are out of reach.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,7 @@ from brickrt.ops.cpu.fixed_function import fixed_function
 LANES = 8
 FEW = 1 << 17
 """Pairs of boxes that NumPy compares, in less time than a process takes to compile the comparison."""
+MOST_STRIPS, BOXES_A_STRIP = 1 << 10, 16
 _FLOATS = f"<{LANES} x float>"
 _BEFORE = f"""
 declare {_FLOATS} @llvm.minimum.v{LANES}f32({_FLOATS}, {_FLOATS})
@@ -20,7 +25,7 @@ declare {_FLOATS} @llvm.maximum.v{LANES}f32({_FLOATS}, {_FLOATS})
 declare i1 @llvm.vector.reduce.or.v{LANES}i1(<{LANES} x i1>)
 
 define i64 @suppress(ptr noalias %boxes, i64 %n, i64 %limit, float %threshold, ptr noalias %kept, i64 %row,
-                     ptr noalias %numbers) {{
+                     ptr noalias %numbers, ptr noalias %near, ptr noalias %first, ptr noalias %counts) {{
 entry:
   %t.one = insertelement {_FLOATS} poison, float %threshold, i32 0
   %t = shufflevector {_FLOATS} %t.one, {_FLOATS} poison, <{LANES} x i32> zeroinitializer
@@ -34,8 +39,12 @@ candidate:
   %more = and i1 %some, %room
   br i1 %more, label %read, label %end
 read:
-  %count.one = insertelement <{LANES} x i64> poison, i64 %k, i32 0
-  %count = shufflevector <{LANES} x i64> %count.one, <{LANES} x i64> poison, <{LANES} x i32> zeroinitializer
+  %low.at = getelementptr [3 x i64], ptr %near, i64 %j, i64 0
+  %low = load i64, ptr %low.at
+  %high.at = getelementptr [3 x i64], ptr %near, i64 %j, i64 1
+  %high = load i64, ptr %high.at
+  %own.at = getelementptr [3 x i64], ptr %near, i64 %j, i64 2
+  %own = load i64, ptr %own.at
 """
 _READ = f"""
   %at{{m}} = getelementptr [5 x float], ptr %boxes, i64 %j, i64 {{m}}
@@ -46,11 +55,25 @@ _READ = f"""
   %kept{{m}} = getelementptr float, ptr %kept, i64 %row{{m}}
 """
 _SCAN = f"""
+  br label %strip
+strip:
+  %b = phi i64 [%low, %read], [%b.next, %scan]
+  %b.next = add i64 %b, 1
+  %inside = icmp sle i64 %b, %high
+  br i1 %inside, label %begin, label %keep
+begin:
+  %begin.at = getelementptr i64, ptr %first, i64 %b
+  %begin.i = load i64, ptr %begin.at
+  %held.at = getelementptr i64, ptr %counts, i64 %b
+  %held = load i64, ptr %held.at
+  %end.i = add i64 %begin.i, %held
+  %count.one = insertelement <{LANES} x i64> poison, i64 %end.i, i32 0
+  %count = shufflevector <{LANES} x i64> %count.one, <{LANES} x i64> poison, <{LANES} x i32> zeroinitializer
   br label %scan
 scan:
-  %i = phi i64 [0, %read], [%i.next, %compare]
-  %left = icmp slt i64 %i, %k
-  br i1 %left, label %compare, label %keep
+  %i = phi i64 [%begin.i, %begin], [%i.next, %compare]
+  %left = icmp slt i64 %i, %end.i
+  br i1 %left, label %compare, label %strip
 compare:
   %i.next = add i64 %i, {LANES}
   %i.one = insertelement <{LANES} x i64> poison, i64 %i, i32 0
@@ -78,9 +101,16 @@ _DECIDE = f"""
   %hit = call i1 @llvm.vector.reduce.or.v{LANES}i1(<{LANES} x i1> %hits)
   br i1 %hit, label %candidate, label %scan
 keep:
+  %mine.at = getelementptr i64, ptr %first, i64 %own
+  %mine = load i64, ptr %mine.at
+  %more.at = getelementptr i64, ptr %counts, i64 %own
+  %had = load i64, ptr %more.at
+  %has = add i64 %had, 1
+  store i64 %has, ptr %more.at
+  %slot = add i64 %mine, %had
 """
 _STORE = """
-  %to{m} = getelementptr float, ptr %kept{m}, i64 %k
+  %to{m} = getelementptr float, ptr %kept{m}, i64 %slot
   store float %c{m}, ptr %to{m}
 """
 _AFTER = """
@@ -101,11 +131,35 @@ def suppressed(boxes: np.ndarray, limit: int, threshold: float) -> np.ndarray:
     compiled = _compiled() if len(boxes) * min(limit, len(boxes)) > FEW and boxes.dtype == np.float32 else None
     if compiled is None:
         return suppressed_in_numpy(boxes, areas, limit, threshold)
-    candidates = np.column_stack((boxes, areas))
-    row = -(-min(limit, len(boxes)) // LANES) * LANES
-    kept, numbers = np.zeros((5, row), np.float32), np.empty(row, np.int64)
-    at = candidates.ctypes.data, len(boxes), int(limit), threshold, kept.ctypes.data, row, numbers.ctypes.data
-    return numbers[: compiled(*at)]
+    candidates, most = np.column_stack((boxes, areas)), min(limit, len(boxes))
+    near, sizes = strips(boxes) if threshold >= 0 else strips(boxes[:, :0])
+    room = np.minimum(sizes, most) + LANES  # a strip's last vector may be read beyond what it holds
+    first, counts, row = np.cumsum(room) - room, np.zeros_like(room), int(room.sum())
+    kept, numbers = np.zeros((5, row), np.float32), np.empty(most, np.int64)
+    arrays = candidates, kept, numbers, near, first, counts
+    given, *others = (array.ctypes.data for array in arrays)
+    return numbers[: compiled(given, len(boxes), int(limit), threshold, others[0], row, *others[1:])]
+
+
+def strips(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Strips across the first axis, in which boxes lie that begin there: for each box the first and the last strip with
+    boxes that may share something with it, and its own [count, 3]; and how many boxes each strip has. One strip holds
+    all where some box is not finite, or has no extents."""
+    count = len(boxes)
+    if not boxes.size or not np.isfinite(boxes).all():
+        return np.zeros((count, 3), np.int64), np.array([count])
+    low, high = boxes[:, 0].astype(np.float64), boxes[:, 2].astype(np.float64)
+    number = max(1, min(MOST_STRIPS, count // BOXES_A_STRIP))
+    width = float(low.max() - low.min()) / number or 1.0
+
+    def strip(at: np.ndarray) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            return np.clip((at - low.min()) / width, 0, number - 1).astype(np.int64)
+
+    own, ends = strip(low), np.full(number, -np.inf)
+    np.maximum.at(ends, own, high)
+    first = np.searchsorted(np.maximum.accumulate(ends), low, "right")
+    return np.column_stack((np.minimum(first, number - 1), strip(high), own)), np.bincount(own, minlength=number)
 
 
 def suppressed_in_numpy(boxes: np.ndarray, areas: np.ndarray, limit: int, threshold: float) -> np.ndarray:
@@ -128,5 +182,5 @@ def _compiled() -> Callable[..., int] | None:
     parts = [_BEFORE, *(_READ.format(m=m) for m in rows), _SCAN, *(_KEPT.format(m=m) for m in rows)]
     parts += [*(_SIDE.format(m=m, end=m + 2) for m in (0, 1)), _DECIDE, *(_STORE.format(m=m) for m in rows), _AFTER]
     pointer, number = ctypes.c_void_p, ctypes.c_int64
-    types = pointer, number, number, ctypes.c_float, pointer, number, pointer
+    types = pointer, number, number, ctypes.c_float, *(pointer, number, pointer, pointer, pointer, pointer)
     return fixed_function("".join(parts), "suppress", *types, ret=number)

@@ -128,7 +128,8 @@ def _is_move(graph: Graph, node: Node) -> bool:
 
 def _copied(graph: Graph) -> int:
     """Elements that moves copy."""
-    return sum(graph.out(node).size for node in graph.nodes if _copies(graph, node))
+    moves = (node for node in graph.nodes if isinstance(node.op, Transpose | Take))
+    return sum(graph.out(node).size for node in moves if _copies(graph, node))
 
 
 def _copies(graph: Graph, node: Node) -> bool:

@@ -59,13 +59,13 @@ class Columns:
         return column
 
     def each(self, table: np.ndarray) -> tuple[np.ndarray, ...]:
-        """The columns of a table, [bands] each, or one value where all are the same."""
+        """The columns of a table, [bands] each, or of many bands one value where all are the same."""
+        if len(table) < MANY_BANDS:
+            return tuple(table.T)
         first, moves = table[:1].copy(), np.logical_or.reduce(table != table[:1], axis=0).tolist()
         return tuple([self._once(table[:, k]) if differs else first[:, k] for k, differs in enumerate(moves)])
 
     def _once(self, values: np.ndarray) -> np.ndarray:
-        if len(values) < MANY_BANDS:
-            return values
         values = np.ascontiguousarray(values)
         key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
         return self.known.setdefault(key, values)
@@ -73,6 +73,8 @@ class Columns:
     def rows(self, rows: SweptRows) -> SweptRows:
         """The same rows, kept."""
         shape = rows.lo.shape
+        if len(rows.lo) < MANY_BANDS:
+            return rows
         return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
 
 

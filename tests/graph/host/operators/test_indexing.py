@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from brickrt.graph.host.helpers import Helpers, helped
+from brickrt.graph.host.operators import placed_elements
+from brickrt.graph.host.operators.placed_elements import elements_along, scattered, scattered_elements
 from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.protobuf import onnx_node
+from tests.support.cpu.item_threads import by_threads
 from tests.support.graphs.builders_harness import one_node
 from tests.support.graphs.onnx_models import by_onnxruntime
 
@@ -70,3 +76,33 @@ def test_overlapping_boxes(center_point_box):
 def test_boxes_without_limits():
     boxes, scores = RANDOM.random((1, 10, 4), np.float32), RANDOM.random((1, 1, 10), np.float32)
     assert len(compare("NonMaxSuppression", boxes, scores)) == 0
+
+
+@settings(max_examples=40, deadline=None)  # the first compiles
+@given(st.integers(0, 999), st.integers(0, 2), st.lists(st.integers(1, 40), min_size=3, max_size=3), st.integers(1, 5))
+def test_compiled_scatters_put_what_numpy_puts(seed: int, axis: int, shape: list[int], rows: int):
+    """Single elements and whole rows, negative positions, the last of several at a position; every size of element."""
+    rng = np.random.default_rng(seed)
+    dtype = rng.choice(["bool", "int8", "float16", "float32", "int64"])
+    x = rng.integers(0, 99, shape).astype(dtype)
+    where = [*shape[:axis], rows, *shape[axis + 1 :]]
+    indices = rng.integers(-shape[axis], shape[axis], where).astype(rng.choice([np.int32, np.int64]))
+    if seed % 2:
+        indices[...] = indices[:1, :, :1] if axis == 1 else indices.ravel()[0]
+    updates = rng.integers(0, 99, where).astype(dtype)
+    wanted = scattered(x, elements_along(x, indices, axis), updates, None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(placed_elements, "FEW", 0)
+        patch.setattr(placed_elements, "scattered", lambda *_: pytest.fail("in NumPy"))
+        np.testing.assert_array_equal(scattered_elements(x, indices, updates, axis), wanted)
+        with helped(Helpers(3, by_threads)):
+            np.testing.assert_array_equal(scattered_elements(x, indices, updates, axis), wanted)
+
+
+@pytest.mark.parametrize("wrong", [5, -6, 2**62, -(2**63)])
+def test_a_position_that_is_not_there_is_named_and_not_written(wrong: int, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(placed_elements, "FEW", 0)
+    indices = np.zeros((3, 20), np.int64)
+    indices[1, 17] = wrong
+    with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 5"):
+        scattered_elements(np.zeros((5, 20)), indices, np.ones((3, 20)), 0)

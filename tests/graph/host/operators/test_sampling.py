@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from onnx.reference import ReferenceEvaluator
 
+from brickrt.graph.host.operators import sampled_points
 from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from tests.support.graphs.builders_harness import one_node
@@ -30,10 +31,12 @@ def compare(op_type: str, *inputs: np.ndarray | None, opset: int, oracle: str = 
     np.testing.assert_allclose(actual, expected, 1e-4, 2e-5)
 
 
+@pytest.mark.parametrize("few", [-1, sampled_points.FEW])
 @pytest.mark.parametrize("align_corners", [0, 1])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(("opset", "mode"), [(16, "bilinear"), (16, "bicubic"), (20, "linear"), (20, "nearest")])
-def test_images_at_points(opset: int, mode: str, padding_mode: str, align_corners: int) -> None:
+def test_images_at_points(opset, mode, padding_mode, align_corners, few, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampled_points, "FEW", few)
     settings = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
     compare("GridSample", data(2, 3, 5, 7), data(2, 4, 6, 2) * 1.5, opset=opset, **settings)
     compare("GridSample", data(1, 2, 1, 1), data(1, 3, 3, 2), opset=opset, **settings)
@@ -45,26 +48,6 @@ def test_points_far_away() -> None:
     grid = np.array([1e6, -1e6, 50, -50, 0.3, 1], np.float32).reshape(1, 1, 3, 2)
     for padding_mode in ("zeros", "border"):
         compare("GridSample", data(1, 2, 4, 6), grid, opset=16, padding_mode=padding_mode)
-
-
-ROIS = np.array([[0, 0, 9, 6], [2.5, 1.2, 5.1, 8.8], [-4, -3, 3, 2], [7, 7, 30, 30], [3, 3, 3.2, 3.1]], np.float32)
-
-
-@pytest.mark.parametrize("mode", ["avg", "max"])
-@pytest.mark.parametrize("sampling_ratio", [0, 2])
-@pytest.mark.parametrize(
-    ("opset", "more"),
-    [
-        (10, {}),
-        (16, {}),
-        (16, {"coordinate_transformation_mode": "output_half_pixel"}),
-    ],
-)
-def test_regions(opset: int, more: dict, sampling_ratio: int, mode: str) -> None:
-    """Inside, partly outside and wholly outside of the image, and smaller than a pixel."""
-    settings = {"output_height": 3, "output_width": 2, "spatial_scale": 0.7, "sampling_ratio": sampling_ratio}
-    images = np.array([0, 1, 1, 0, 1])
-    compare("RoiAlign", data(2, 3, 8, 10), ROIS, images, opset=opset, mode=mode, **settings, **more)
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -1,0 +1,35 @@
+"""What nodes with constant inputs compute before the model runs. Nearly all are sums of shapes and the like, of which
+an exported network has hundreds for each size."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from brickrt.graph.builder import OnnxNode
+from brickrt.graph.host.quick import quick_outputs
+from brickrt.graph.interpret import run_nodes
+from brickrt.graph.ir import Node
+from brickrt.graph.time_budget import FEW, TooLong, folding
+from brickrt.ops.types import TensorType
+
+
+def quick_constant(node: OnnxNode, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
+    """The output of an ONNX node with few constant elements, where NumPy gives it at once; else None."""
+    quick = quick_outputs(node, arrays) if sum(array.size for array in arrays.values()) <= FEW else None
+    return None if quick is None else quick[0]
+
+
+def folded(
+    nodes: Sequence[Node], constants: Mapping[str, np.ndarray], types: Mapping[str, TensorType]
+) -> dict[str, np.ndarray] | None:
+    """What brick operators on constants compute, and the constants they read, by name; None where it takes too
+    long."""
+    made = {node.output for node in nodes}
+    given = {name: constants[name] for node in nodes for name in node.inputs if name not in made}
+    try:
+        with folding(sum(types[name].size for name in (*given, *made))):
+            return run_nodes(nodes, given)
+    except TooLong:
+        return None
