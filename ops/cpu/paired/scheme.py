@@ -170,11 +170,11 @@ def tile_height(rows: int, most: int) -> int:
 
 def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """The columns of `b` times powers of two that bring their largest magnitudes to 2**LARGEST or up to twice that, and
-    what takes them back, float32, which is neither 0 nor subnormal. None where they are not finite, or lose bits."""
+    what takes them back, float32: never a subnormal number, and 0 for columns of zeros, whose sums hold nothing but
+    rounding. None where they are not finite, or lose bits."""
     if not np.isfinite(b).all():
         return None
     sizes = column_sizes(b.astype(F32))
-    back = np.ldexp(np.where(sizes > 0, sizes, np.ldexp(F32.type(1), LARGEST)), -LARGEST)
-    back = np.maximum(back, np.finfo(F32).tiny).astype(F32)
-    scaled = (b / back).astype(b.dtype)
+    back = np.where(sizes > 0, np.maximum(np.ldexp(sizes, -LARGEST), np.finfo(F32).tiny), 0).astype(F32)
+    scaled = (b / np.where(back > 0, back, 1)).astype(b.dtype)
     return (scaled, back) if np.array_equal(scaled * back, b) else None
