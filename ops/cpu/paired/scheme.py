@@ -29,7 +29,7 @@ from brickrt.ops.cpu.strassen.second_factors import column_sizes
 from brickrt.ops.cpu.strassen.sizes import BLOCKS
 
 WORKING = 8  # registers beside the sums of a tile: weights of four elements of K, and what is multiplied
-SHORTEST = 12  # rows of a tile, at least, where there are so many: fewer sums do not hide how long each takes
+HEIGHTS = (24, 22, 20, 18, 17, 16, 14, 12)  # rows of tiles: fewer sums do not hide how long each takes
 TILE_ROWS = 0.5  # rows that take as long as beginning and ending a tile
 LARGEST = 15  # as a power of two, of the columns of `b`: no float16 is larger, and none loses bits
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
@@ -163,9 +163,10 @@ class PairedScheme(StrassenScheme):
 
 
 def tile_height(rows: int, most: int) -> int:
-    """Rows of the tiles of at most `most` rows that cover `rows` rows in the least time."""
-    heights = range(most, min(SHORTEST, most) - 1, -1)
-    return min(heights, key=lambda height: -(-rows // height) * (height + TILE_ROWS)) if rows > most else max(1, rows)
+    """Rows of the tiles of at most `most` rows that cover `rows` rows in the least time: one of a few, so few codes
+    do for all numbers of rows."""
+    heights = [height for height in HEIGHTS if height <= most] or [most]
+    return min(heights, key=lambda height: -(-rows // height) * (height + TILE_ROWS))
 
 
 def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
