@@ -8,7 +8,7 @@ from functools import partial
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
-from brickrt.ops.cpu.emit.sizes import is_equal
+from brickrt.ops.cpu.emit.sizes import Size, is_equal
 from brickrt.ops.cpu.paired.pairing import PARTS, PERIOD, elements
 from brickrt.ops.cpu.paired.row_scales import PairedFrame, RowScales, scaled_matrices
 from brickrt.ops.cpu.paired.sums import plus
@@ -103,7 +103,7 @@ class PairedTile:
         f, k = self.f, self.k
         line = LINE // k.weight_type.itemsize
         lines = max(1, PERIOD * k.lanes // line // 2)
-        apart = line * (1 + is_equal(k.tile_count, 1))
+        apart: int | Size = line * (1 + is_equal(k.tile_count, 1))
         number = f.add(f.mul(self.tile, k.chunk_depth // PERIOD), f.div(c, PERIOD))
         panel = k.chunk_depth * k.lanes
         ahead = f.add(f.minimum(f.mul(number, lines * apart), panel - lines * 2 * line), panel)
