@@ -23,7 +23,6 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.second_factors import column_sizes
 from brickrt.ops.cpu.strassen.sizes import BLOCKS
@@ -53,12 +52,12 @@ class PairedScheme(StrassenScheme):
         return self.isa.registers - WORKING
 
     @property
-    def tile_count(self) -> int | Size:
+    def tile_count(self) -> int:
         """Register tiles that cover the box's rows."""
         return -(-self.rows // self.tile_rows)
 
     @property
-    def covered_rows(self) -> int | Size:
+    def covered_rows(self) -> int:
         """Rows of all tiles."""
         return self.tile_count * self.tile_rows
 
@@ -76,42 +75,42 @@ class PairedScheme(StrassenScheme):
     # ---- workspace, in elements: rows of a chunk, a tile, per row what belongs to it, sums of the chunks so far
 
     @property
-    def tile_at(self) -> int | Size:
+    def tile_at(self) -> int:
         """A register tile."""
         return self.covered_rows * self.sum_stride
 
     @property
-    def row_values(self) -> int | Size:
+    def row_values(self) -> int:
         """Elements that hold a number for every row."""
         return -(-self.covered_rows // self.lanes) * self.lanes
 
     @property
-    def norms_at(self) -> int | Size:
+    def norms_at(self) -> int:
         """Sums of squares of rows."""
         return self.tile_at + self.most * self.lanes
 
     @property
-    def scales_at(self) -> int | Size:
+    def scales_at(self) -> int:
         """What rows are multiplied by."""
         return self.norms_at + self.row_values
 
     @property
-    def returns_at(self) -> int | Size:
+    def returns_at(self) -> int:
         """What takes sums of scaled rows back; 0 for rows of zeros."""
         return self.scales_at + self.row_values
 
     @property
-    def products_at(self) -> int | Size:
+    def products_at(self) -> int:
         """Sums of the products of a row's pairs, in a chunk."""
         return self.returns_at + self.row_values
 
     @property
-    def partial_at(self) -> int | Size:
+    def partial_at(self) -> int:
         """Sums of the chunks so far: block by block of columns, the rows of all tiles."""
         return self.products_at + self.row_values
 
     @property
-    def partial_elements(self) -> int | Size:
+    def partial_elements(self) -> int:
         """Room for those of a group of columns."""
         return self.covered_rows * BLOCKS * self.lanes
 
