@@ -142,8 +142,8 @@ class PairedTile:
             with some:
                 tile = f.address(self.body.work, k.tile_at, dtype)
                 self.spill(tile)
-                with f.loop(0, count) as t:
-                    self.put(f.load(tile, f.mul(t, k.lanes), dtype, k.lanes), t, mask)
+                with f.loop(0, count) as row:
+                    self.put(f.load(tile, f.mul(row, k.lanes), dtype, k.lanes), row, mask)
 
     def put(self, value: ir.Value, t: Index, mask: ir.Value | None) -> None:
         """Sums of a row, taken back, finished and stored."""
