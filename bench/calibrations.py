@@ -67,7 +67,7 @@ def calibrate() -> tuple[float, DeviceSpec, dict]:
         command = [sys.executable, "-c", CALIBRATE]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     took, device, found = json.loads(done.stdout)
-    speeds = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhead_us")
+    speeds = ("peak_gflops_per_core", "pairs", "bandwidth", "core_bandwidth", "task_overhead_us")
     return took, replace(host_device(), **{name: device[name] for name in speeds}), found
 
 
@@ -87,6 +87,7 @@ def under(load: str, programs: list[str], times: int) -> list[DeviceSpec]:
     figures = {
         "GHz": [core["clock_ghz"] for core in cores],
         "vectors a cycle": [core["vectors_per_cycle"] for core in cores],
+        "with paired elements": [core["paired_per_cycle"] for core in cores],
     } | {
         f"{level}, bytes a cycle": [core["bandwidth"][level] / core["clock_ghz"] for core in cores]
         for level in cores[0]["bandwidth"]

@@ -29,9 +29,9 @@ class PlanOptions:
     """What a user asks of the planner.
 
     `brick` is the edge of spatial bricks, `max_layers` the most convolutions and products of a subgraph; None leaves
-    either to the planner. `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen). Of the
-    precisions, "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs; on the CPU,
-    "bf16" keeps what is not a factor in float32. `rules` are what the strategy "auto" chooses by.
+    either to the planner. `exact` rules out algorithms that trade accuracy for speed (Winograd, Strassen, pairs).
+    Of the precisions, "tf32" rounds the factors of products, "fp16" and "bf16" all between inputs and outputs; on the
+    CPU, "bf16" keeps what is not a factor in float32. `rules` are what the strategy "auto" chooses by.
 
     Raises ValueError, in one line, for an unknown name, an impossible number and rules that have no effect.
     """

@@ -50,8 +50,8 @@ class Runtime:
     (a GPU if there is one, else the CPU), cpu, cuda, reference (NumPy, slow) or null (the schedule without arithmetic);
     `strategy` auto, layerwise, padded, memoized or fused; `rules` what auto goes by: model, brickdl or unfused
     (docs/tuning.md); `brick` the edge of spatial bricks; `threads` one per core by default; `max_layers` the most
-    convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact` rules out Winograd and
-    Strassen, which round otherwise (docs/exactness.md).
+    convolutions and products merged; `isa` a lesser instruction set of this CPU; `exact` rules out Winograd,
+    Strassen and pairs of products, which round otherwise (docs/exactness.md).
     `precision` is fp32 or bf16: products of bfloat16 with sums in float32, and results between layers in bfloat16. For
     a GPU it may be tf32 too (products of float32 on matrix units), or fp16 (all between inputs and outputs, as with
     bf16 there), and `launch` is how it runs plans: auto, streams, dynamic (the host starts launches as others end),

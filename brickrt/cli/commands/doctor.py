@@ -32,7 +32,7 @@ EXTRAS = {
     "cuda12": (("cupy-cuda12x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 12"),
     "cuda13": (("cupy-cuda13x", "cuda-bindings", "nvidia-cudnn-frontend"), "NVIDIA GPUs with CUDA 13"),
 }
-SPEEDS = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhead_us")
+SPEEDS = ("peak_gflops_per_core", "pairs", "bandwidth", "core_bandwidth", "task_overhead_us")
 GPU_FIELDS = ("name", "memory.total", "driver_version", "compute_cap")
 
 
@@ -149,4 +149,5 @@ def _speeds_text(speeds: dict[str, Any]) -> str:
     )
     source = "measured" if speeds["measured"] else f"not measured ({speeds['why_not']}), taken to be"
     figures = f"{speeds['peak_gflops_per_core']:.3g} GFLOP/s a core, {', '.join(levels)}"
-    return f"{source} {figures}, {speeds['task_overhead_us']:.2g} µs a task"
+    pairs = ", adds beside multiply-adds" if speeds["pairs"] else ""
+    return f"{source} {figures}{pairs}, {speeds['task_overhead_us']:.2g} µs a task"

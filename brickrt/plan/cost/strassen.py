@@ -24,6 +24,7 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
+    PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
     PREFETCHED_HIDDEN,
@@ -93,8 +94,10 @@ def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: in
 
 
 def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str | None:
-    """The algorithm modelled fastest for a product, cut as `strassen_brick` does; None for the direct one."""
+    """The algorithm modelled fastest for a product, cut as `strassen_brick` does; None for the direct one. Where
+    elements of K can be paired, Strassen's scheme was never faster, takes up to four times the memory and errs more."""
     names = possible_schemes(graph, node, device, constants)
+    names = [PAIRED] if PAIRED in names else names
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
     margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
@@ -246,7 +249,8 @@ class _Work:
         products = compute_us(1.0, device, STRASSEN_SHARE) * (taken * depth * wide * time_share(self.algorithm))
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
-        moved = rows * (depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
+        each = PAIRED_ROW if self.algorithm == PAIRED else 0.0
+        moved = rows * (each + depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
         spilt = np.maximum(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
         return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * read_us(1.0, device.l2 + 1, device) * spilt
 

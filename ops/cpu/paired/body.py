@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from functools import partial
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
-from brickrt.ops.cpu.emit.sizes import is_equal
-from brickrt.ops.cpu.paired.pairing import PARTS, PERIOD, SIGNS, elements
+from brickrt.ops.cpu.emit.sizes import Size, is_equal
+from brickrt.ops.cpu.paired.pairing import PARTS, PERIOD, elements
 from brickrt.ops.cpu.paired.row_scales import PairedFrame, RowScales, scaled_matrices
+from brickrt.ops.cpu.paired.sums import plus
 
 LINE = 64  # bytes of a cache line
 TOGETHER = 2  # rows of a tile
@@ -81,40 +83,30 @@ class PairedTile:
         return [f.b.fsub(value, f.splat(each, k.lanes)) for value, each in zip(so_far, own, strict=True)]
 
     def step(self, rows: ir.Value, at: Index) -> None:
-        """The elements of a period. Every element of a row is used once, by an instruction that broadcasts it from
-        memory."""
+        """The elements of a period."""
         f, k = self.f, self.k
         for part in PARTS:
             weights = {n: f.load(self.weights, f.add(at, n * k.lanes), k.weight_type, k.lanes) for n in elements(part)}
             for start in range(0, self.height, TOGETHER):
                 for n in part:
                     for t, total in [*enumerate(self.sums)][start : start + TOGETHER]:
-                        f.change(total, self.plus(f.read(total), rows, t, n, weights))
-
-    def plus(self, total: ir.Value, rows: ir.Value, t: int, n: int, weights: Mapping[int, ir.Value]) -> ir.Value:
-        """The sum of a row with its element `n`, or with the pair that begins there."""
-        f, one, sign = self.f, self.element(rows, t, n), SIGNS[n]
-        if not sign:
-            return f.fma(one, weights[n], total)
-        two = self.element(rows, t, n + 1)
-        if sign > 0:
-            return f.fma(f.b.fadd(weights[n + 1], one), f.b.fadd(weights[n], two), total)
-        return f.fma(f.b.fneg(f.b.fsub(weights[n + 1], one)), f.b.fsub(weights[n], two), total)
+                        element = partial(self.element, rows, t)
+                        f.change(total, plus(f, f.read(total), n, element, weights))
 
     def element(self, rows: ir.Value, t: int, n: int) -> ir.Value:
         """An element of a row of the tile in all lanes."""
         return self.f.splat(self.f.load(rows, t * self.k.sum_stride + n, self.body.dtype), self.k.lanes)
 
     def prefetch(self, c: Index) -> None:
-        """A line of the next block of columns, of which all tiles of rows take their share."""
+        """Lines of the next block of columns: half of those of a period, so that two tiles of rows prefetch all. Where
+        there is but one, it prefetches every second line, of which processors fetch the neighbours too."""
         f, k = self.f, self.k
-        size = k.weight_type.itemsize
-        lines = max(1, k.lanes * PERIOD * size // LINE)  # of a step
-        apart = is_equal(k.tile_count, 1) * (LINE // size)  # one tile alone prefetches all lines, others one of a step
-        share = f.add(LINE // size, f.mul(lines - 1, apart))
+        line = LINE // k.weight_type.itemsize
+        lines = max(1, PERIOD * k.lanes // line // 2)
+        apart: int | Size = line * (1 + is_equal(k.tile_count, 1))
         number = f.add(f.mul(self.tile, k.chunk_depth // PERIOD), f.div(c, PERIOD))
         panel = k.chunk_depth * k.lanes
-        ahead = f.add(f.minimum(f.mul(number, share), panel - LINE // size), panel)
+        ahead = f.add(f.minimum(f.mul(number, lines * apart), panel - lines * 2 * line), panel)
         for n in range(lines):
             f.prefetch(self.weights, f.add(ahead, f.mul(n, apart)), k.weight_type, near=False)
 
@@ -150,8 +142,8 @@ class PairedTile:
             with some:
                 tile = f.address(self.body.work, k.tile_at, dtype)
                 self.spill(tile)
-                with f.loop(0, count) as t:
-                    self.put(f.load(tile, f.mul(t, k.lanes), dtype, k.lanes), t, mask)
+                with f.loop(0, count) as row:
+                    self.put(f.load(tile, f.mul(row, k.lanes), dtype, k.lanes), row, mask)
 
     def put(self, value: ir.Value, t: Index, mask: ir.Value | None) -> None:
         """Sums of a row, taken back, finished and stored."""

@@ -7,13 +7,12 @@ zeros, whose sums are multiplied by 0 in the end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, Index
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, Index, fill, zeros
 from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE
 from brickrt.ops.cpu.paired.pairing import PERIOD, SIGNS
 from brickrt.ops.cpu.paired.scheme import PairedScheme
@@ -29,9 +28,7 @@ class PairedFrame(StrassenFrame):
 
 LEAST, MOST = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled
 MANTISSA = 23  # bits
-WAYS = 4  # sums that are added up side by side
-
-Factors: TypeAlias = Callable[[Index, int], tuple[ir.Value, ir.Value]]
+TOGETHER = 4  # rows that are looked at side by side
 
 
 @contextmanager
@@ -51,10 +48,10 @@ def scaled_matrices(body: PairedFrame) -> Iterator[list[Index]]:
 
 
 def in_range(body: PairedFrame, norm: ir.Value) -> ir.Value:
-    """Whether a row with this sum of squares is scaled; NaN is not in the range."""
+    """Whether rows with these sums of squares are scaled; NaN is not in the range."""
     b = body.f.b
-    low = b.fcmp_ordered(">=", norm, ir.Constant(FLOAT, LEAST))
-    return b.and_(low, b.fcmp_ordered("<=", norm, ir.Constant(FLOAT, MOST)))
+    low = b.fcmp_ordered(">=", norm, fill(norm.type, LEAST))
+    return b.and_(low, b.fcmp_ordered("<=", norm, fill(norm.type, MOST)))
 
 
 def again_directly(body: PairedFrame, row: Index, corner: Sequence[Index]) -> None:
@@ -76,81 +73,80 @@ class RowScales:
         self.first = self.f.mul(chunk, self.k.chunk_depth)
 
     def emit(self) -> None:
-        """Row by row, so that the second look at one finds it in L1."""
+        """Some rows at a time, so that the second look at them finds them in L1. After the last one it comes again."""
         f, k = self.f, self.k
-        with f.loop(0, k.rows) as row:
-            start = k.view.row_offset(f, row)
+        with f.loop(0, k.rows, TOGETHER) as row:
+            rows = [f.minimum(f.add(row, t), f.sub(k.rows, 1)) for t in range(TOGETHER)]
+            starts = [k.view.row_offset(f, each) for each in rows]
             if k.chunks == 1:
-                self.measure(row, start)
+                self.measure(row, starts)
             else:
                 with f.when(f.b.icmp_signed("==", f.value(self.chunk), I64(0))):
-                    self.measure(row, start)
-            self.copy(row, start)
+                    self.measure(row, starts)
+            self.copy(row, rows, starts)
 
-    def put(self, value: ir.Value, at: Index, row: Index) -> None:
-        """A number of a row."""
-        self.f.store(value, self.body.work, self.f.add(at, row), self.body.dtype)
+    def put(self, values: ir.Value, at: Index, row: Index) -> None:
+        """A number of each of the rows."""
+        self.f.store(values, self.body.work, self.f.add(at, row), self.body.dtype, TOGETHER)
 
-    def measure(self, row: Index, start: Index) -> None:
-        """The row's sum of squares, what it is multiplied by, and what takes its sums back."""
+    def measure(self, row: Index, starts: Sequence[Index]) -> None:
+        """The rows' sums of squares, what they are multiplied by, and what takes their sums back."""
         f, k = self.f, self.k
-
-        def square(c: Index, _: int) -> tuple[ir.Value, ir.Value]:
+        totals = [f.variable(self.body.zero) for _ in starts]
+        with f.loop(0, k.view.depth, k.lanes) as c:
             mask = f.tail_mask(f.sub(k.view.depth, c), k.lanes) if k.view.depth % k.lanes else None
-            value = f.load(self.a, f.add(start, k.view.depth_offset(f, c)), self.body.dtype, k.lanes, mask)
-            return value, value
+            for start, total in zip(starts, totals, strict=True):
+                value = f.load(self.a, f.add(start, k.view.depth_offset(f, c)), self.body.dtype, k.lanes, mask)
+                f.change(total, f.fma(value, value, f.read(total)))
+        norms = self.added([f.read(total) for total in totals])
+        bits = f.b.bitcast(norms, ir.VectorType(I32, TOGETHER))
+        exponents = f.b.sub(f.b.ashr(bits, fill(bits.type, MANTISSA)), fill(bits.type, EXPONENT_OF_ONE))
+        half = f.b.ashr(exponents, fill(bits.type, 1))
+        scales, returns = self.power(f.b.neg(half), k.length), self.power(half, -k.length)
+        fits, none = in_range(self.body, norms), zeros(norms.type)
+        self.put(norms, k.norms_at, row)
+        self.put(f.b.select(fits, scales, none), k.scales_at, row)
+        self.put(f.b.select(fits, returns, none), k.returns_at, row)
 
-        norm = self.summed(-(-k.view.depth // k.lanes), square)
-        half = f.b.ashr(f.b.sub(f.b.ashr(f.b.bitcast(norm, I32), I32(MANTISSA)), I32(EXPONENT_OF_ONE)), I32(1))
-        scale, back = (self.power(f.b.sub(I32(0), half), k.length), self.power(half, -k.length))
-        fits = in_range(self.body, norm)
-        self.put(norm, k.norms_at, row)
-        self.put(f.b.select(fits, scale, ir.Constant(FLOAT, 0.0)), k.scales_at, row)
-        self.put(f.b.select(fits, back, ir.Constant(FLOAT, 0.0)), k.returns_at, row)
+    def power(self, exponents: ir.Value, more: int) -> ir.Value:
+        """2 to the powers of `exponents` and `more`."""
+        f, kind = self.f, exponents.type
+        biased = f.b.add(exponents, fill(kind, EXPONENT_OF_ONE + more))
+        return f.b.bitcast(f.b.shl(biased, fill(kind, MANTISSA)), ir.VectorType(FLOAT, kind.count))
 
-    def power(self, exponent: ir.Value, more: int) -> ir.Value:
-        """2 to the power of `exponent` and `more`."""
-        f = self.f
-        return f.b.bitcast(f.b.shl(f.b.add(exponent, I32(EXPONENT_OF_ONE + more)), I32(MANTISSA)), FLOAT)
+    def added(self, vectors: Sequence[ir.Value]) -> ir.Value:
+        """The sums of the lanes of TOGETHER vectors, all added up in one order: always the first half and the second of
+        what belongs to a vector."""
+        f, size, held = self.f, self.k.lanes, 1  # lanes of each of so many vectors that lie in one
+        while size > 1:
+            size //= 2
+            others = vectors[1::2] if len(vectors) > 1 else vectors
+            held = held * (2 if len(vectors) > 1 else 1)
+            halves = [[2 * size * n + lane + half for n in range(held) for lane in range(size)] for half in (0, size)]
+            vectors = [
+                f.b.fadd(*(f.shuffle(one, two, lanes) for lanes in halves))
+                for one, two in zip(vectors[:: len(vectors) // len(others)], others, strict=True)
+            ]
+        return vectors[0]
 
-    def summed(self, vectors: int, factors: Factors, unit: int = 1) -> ir.Value:
-        """The sum of products over so many vectors of a row, a multiple of `unit`, WAYS at a time; for an element and
-        the number of its vector in a unit, `factors` gives both factors."""
-        f, k = self.f, self.k
-        totals = [f.variable(self.body.zero) for _ in range(WAYS)]
-        whole = vectors - vectors % WAYS
-        for start, end, step in ((0, whole, WAYS), (whole, vectors, unit)):
-            with f.loop(start, end, step) as n:
-                for way, total in enumerate(totals[:step]):
-                    both = factors(f.mul(f.add(n, way), k.lanes), way % unit)
-                    f.change(total, f.fma(*both, f.read(total)))
-        first, second, third, fourth = (f.read(total) for total in totals)
-        return self.added(f.b.fadd(f.b.fadd(first, second), f.b.fadd(third, fourth)))
-
-    def added(self, value: ir.Value) -> ir.Value:
-        """The sum of a vector's lanes, half by half."""
-        f, lanes = self.f, self.k.lanes
-        while lanes > 1:
-            lanes //= 2
-            value = f.b.fadd(*(f.shuffle(value, value, range(at, at + lanes)) for at in (0, lanes)))
-        return f.b.extract_element(value, I32(0))
-
-    def copy(self, row: Index, start: Index) -> None:
-        """The scaled row, and the sum of the products of its pairs."""
+    def copy(self, row: Index, rows: Sequence[Index], starts: Sequence[Index]) -> None:
+        """The scaled rows, and the sums of the products of their pairs."""
         f, k, dtype = self.f, self.k, self.body.dtype
-        scale = f.splat(f.load(self.body.work, f.add(k.scales_at, row), dtype), k.lanes)
-        to = f.address(self.body.work, f.mul(row, k.sum_stride), dtype)
-        signs = [SIGNS[start : start + k.lanes] for start in range(0, PERIOD, k.lanes)]
-
-        def pair(c: Index, number: int) -> tuple[ir.Value, ir.Value]:
-            at = f.add(self.first, c)
-            mask = f.tail_mask(f.sub(k.view.depth, at), k.lanes) if k.overhang else None
-            place = f.add(start, k.view.depth_offset(f, at))
-            value = f.b.fmul(f.load(self.a, place, dtype, k.lanes, mask), scale)
-            f.store(value, to, c, dtype, k.lanes)
-            return value, self.seconds(value, signs[number])
-
-        self.put(self.summed(k.chunk_depth // k.lanes, pair, len(signs)), k.products_at, row)
+        scales = [f.splat(f.load(self.body.work, f.add(k.scales_at, each), dtype), k.lanes) for each in rows]
+        to = [f.address(self.body.work, f.mul(each, k.sum_stride), dtype) for each in rows]
+        totals = [f.variable(self.body.zero) for _ in rows]
+        with f.loop(0, k.chunk_depth, max(PERIOD, k.lanes)) as period:
+            for first in range(0, max(PERIOD, k.lanes), k.lanes):
+                c = f.add(period, first)
+                at = f.add(self.first, c)
+                mask = f.tail_mask(f.sub(k.view.depth, at), k.lanes) if k.overhang else None
+                signs = [SIGNS[(first + lane) % PERIOD] for lane in range(k.lanes)]
+                for t, total in enumerate(totals):
+                    place = f.add(starts[t], k.view.depth_offset(f, at))
+                    value = f.b.fmul(f.load(self.a, place, dtype, k.lanes, mask), scales[t])
+                    f.store(value, to[t], c, dtype, k.lanes)
+                    f.change(total, f.fma(value, self.seconds(value, signs), f.read(total)))
+        self.put(self.added([f.read(total) for total in totals]), k.products_at, row)
 
     def seconds(self, value: ir.Value, signs: Sequence[int]) -> ir.Value:
         """The second elements of pairs in place of the first, times the pairs' signs, and 0 elsewhere."""

@@ -22,14 +22,13 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.paired.pairing import pair_products
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.second_factors import column_sizes
 from brickrt.ops.cpu.strassen.sizes import BLOCKS
 
 WORKING = 8  # registers beside the sums of a tile: weights of four elements of K, and what is multiplied
-SHORTEST = 12  # rows of a tile, at least, where there are so many: fewer sums do not hide how long each takes
+HEIGHTS = (24, 22, 20, 18, 17, 16, 14, 12)  # rows of tiles: fewer sums do not hide how long each takes
 TILE_ROWS = 0.5  # rows that take as long as beginning and ending a tile
 LARGEST = 15  # as a power of two, of the columns of `b`: no float16 is larger, and none loses bits
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
@@ -52,12 +51,12 @@ class PairedScheme(StrassenScheme):
         return self.isa.registers - WORKING
 
     @property
-    def tile_count(self) -> int | Size:
+    def tile_count(self) -> int:
         """Register tiles that cover the box's rows."""
         return -(-self.rows // self.tile_rows)
 
     @property
-    def covered_rows(self) -> int | Size:
+    def covered_rows(self) -> int:
         """Rows of all tiles."""
         return self.tile_count * self.tile_rows
 
@@ -75,42 +74,42 @@ class PairedScheme(StrassenScheme):
     # ---- workspace, in elements: rows of a chunk, a tile, per row what belongs to it, sums of the chunks so far
 
     @property
-    def tile_at(self) -> int | Size:
+    def tile_at(self) -> int:
         """A register tile."""
         return self.covered_rows * self.sum_stride
 
     @property
-    def row_values(self) -> int | Size:
+    def row_values(self) -> int:
         """Elements that hold a number for every row."""
         return -(-self.covered_rows // self.lanes) * self.lanes
 
     @property
-    def norms_at(self) -> int | Size:
+    def norms_at(self) -> int:
         """Sums of squares of rows."""
         return self.tile_at + self.most * self.lanes
 
     @property
-    def scales_at(self) -> int | Size:
+    def scales_at(self) -> int:
         """What rows are multiplied by."""
         return self.norms_at + self.row_values
 
     @property
-    def returns_at(self) -> int | Size:
+    def returns_at(self) -> int:
         """What takes sums of scaled rows back; 0 for rows of zeros."""
         return self.scales_at + self.row_values
 
     @property
-    def products_at(self) -> int | Size:
+    def products_at(self) -> int:
         """Sums of the products of a row's pairs, in a chunk."""
         return self.returns_at + self.row_values
 
     @property
-    def partial_at(self) -> int | Size:
+    def partial_at(self) -> int:
         """Sums of the chunks so far: block by block of columns, the rows of all tiles."""
         return self.products_at + self.row_values
 
     @property
-    def partial_elements(self) -> int | Size:
+    def partial_elements(self) -> int:
         """Room for those of a group of columns."""
         return self.covered_rows * BLOCKS * self.lanes
 
@@ -163,18 +162,19 @@ class PairedScheme(StrassenScheme):
 
 
 def tile_height(rows: int, most: int) -> int:
-    """Rows of the tiles of at most `most` rows that cover `rows` rows in the least time."""
-    heights = range(most, min(SHORTEST, most) - 1, -1)
-    return min(heights, key=lambda height: -(-rows // height) * (height + TILE_ROWS)) if rows > most else max(1, rows)
+    """Rows of the tiles of at most `most` rows that cover `rows` rows in the least time: one of a few, so few codes
+    do for all numbers of rows."""
+    heights = [height for height in HEIGHTS if height <= most] or [most]
+    return min(heights, key=lambda height: -(-rows // height) * (height + TILE_ROWS))
 
 
 def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
     """The columns of `b` times powers of two that bring their largest magnitudes to 2**LARGEST or up to twice that, and
-    what takes them back, float32, which is neither 0 nor subnormal. None where they are not finite, or lose bits."""
+    what takes them back, float32: never a subnormal number, and 0 for columns of zeros, whose sums hold nothing but
+    rounding. None where they are not finite, or lose bits."""
     if not np.isfinite(b).all():
         return None
     sizes = column_sizes(b.astype(F32))
-    back = np.ldexp(np.where(sizes > 0, sizes, np.ldexp(F32.type(1), LARGEST)), -LARGEST)
-    back = np.maximum(back, np.finfo(F32).tiny).astype(F32)
-    scaled = (b / back).astype(b.dtype)
+    back = np.where(sizes > 0, np.maximum(np.ldexp(sizes, -LARGEST), np.finfo(F32).tiny), 0).astype(F32)
+    scaled = (b / np.where(back > 0, back, 1)).astype(b.dtype)
     return (scaled, back) if np.array_equal(scaled * back, b) else None

@@ -16,11 +16,12 @@ OVERHEAD_US = (0.001, 50.0)
 
 @dataclass(frozen=True)
 class CoreSpeeds:
-    """What one core does in its best moments: cycles per ns, vectors multiplied and added per cycle, and GB/s read and
-    written by memory level."""
+    """What one core does in its best moments: cycles per ns, vectors multiplied and added per cycle, as many as that is
+    where elements are paired (`ops/cpu/paired/`), and GB/s read and written by memory level."""
 
     clock_ghz: float
     vectors_per_cycle: float
+    paired_per_cycle: float
     bandwidth: dict[str, float]
 
     @property
@@ -46,6 +47,8 @@ class Measured:
             return f"a clock of {core.clock_ghz:.3g} GHz"
         if not _within(VECTORS_PER_CYCLE, core.vectors_per_cycle):
             return f"{core.vectors_per_cycle:.3g} vectors multiplied and added per cycle"
+        if not _within(VECTORS_PER_CYCLE, core.paired_per_cycle):
+            return f"{core.paired_per_cycle:.3g} vectors with paired elements per cycle"
         for level, figure in core.bytes_per_cycle.items():
             if not _within(BYTES_PER_CYCLE, figure):
                 return f"{figure:.3g} bytes per cycle from {level}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.paired.pairing import PERIOD
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.device.machine import MIB
 from brickrt.plan.plan import Plan
@@ -29,7 +30,7 @@ from brickrt.runtime.cpu.memory import aligned_empty
 from brickrt.runtime.cpu.program import CpuProgram
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-COUNTED, MULTIPLIED = 4_000, 12_000  # rounds of a probe's loop that take some 30 µs
+COUNTED, MULTIPLIED, PAIRED = 4_000, 12_000, 500  # rounds of a loop that take some 30 µs
 ALL_MULTIPLIED = 40_000  # the same while all cores work, some 100 µs
 NEAR = 4 * MIB  # bytes that a turn moves through a core's own cache at least: some 40 µs
 FAR = 2  # times that cache: bytes that a turn moves through what is behind it, up to half a millisecond
@@ -86,7 +87,7 @@ class _Core:
 
     def speeds(self, parts: Mapping[str, int], spec: DeviceSpec) -> CoreSpeeds:
         """What it does in its best moments."""
-        turns = {"clock": self.count, "vectors": self.multiply_add, "l2": self.near(parts["l2"])}
+        turns = {"clock": self.count, "vectors": self.multiply_add, "paired": self.pair, "l2": self.near(parts["l2"])}
         if "l3" in parts:
             turns["l3"] = self.far(parts["l3"], FAR * spec.l2)
         if "memory" in parts:
@@ -100,6 +101,10 @@ class _Core:
     def multiply_add(self) -> float:
         """Vectors per ns."""
         return _rate(lambda: self.loops.multiply_add(MULTIPLIED, self.start), MULTIPLIED * self.loops.chains)
+
+    def pair(self) -> float:
+        """Vectors per ns that are computed with paired elements."""
+        return _rate(lambda: self.loops.pair(PAIRED, self.start), PAIRED * PERIOD * self.loops.chains)
 
     def near(self, nbytes: int) -> Turn:
         """Bytes per ns from a core's own cache, which holds them when the turn begins."""
@@ -125,7 +130,8 @@ class _Core:
 
 
 def core_speeds(turns: Mapping[str, Turn], now: Callable[[], float] = time.perf_counter) -> CoreSpeeds:
-    """The speeds of a core whose "clock", "vectors" and levels of memory have these turns, which give units per ns.
+    """The speeds of a core whose "clock", "vectors", "paired" and levels of memory have these turns, which give units
+    per ns.
 
     Memory comes last: its turns leave nothing in the caches.
     """
@@ -137,7 +143,7 @@ def core_speeds(turns: Mapping[str, Turn], now: Callable[[], float] = time.perf_
 
 def _speeds(rates: Mapping[str, float]) -> CoreSpeeds:
     levels = {level: rates[level] for level in LEVELS if level in rates}
-    return CoreSpeeds(rates["clock"], rates["vectors"] / rates["clock"], levels)
+    return CoreSpeeds(rates["clock"], rates["vectors"] / rates["clock"], rates["paired"] / rates["clock"], levels)
 
 
 @dataclass(frozen=True)

@@ -49,10 +49,20 @@ BYTES = {
 }
 
 
+PAIRS = 1.2  # times as fast as multiply-adds: from there on elements are paired. Zen 4 reaches 1.4 by 512 bits
+
+
+def pairs(core: CoreSpeeds) -> bool:
+    """Whether a core is so much faster with paired elements of K."""
+    return core.paired_per_cycle >= PAIRS * core.vectors_per_cycle
+
+
 def doubtful(core: CoreSpeeds) -> bool:
     """Whether measuring longer may still change what plans are made with."""
     levels = core.bytes_per_cycle.items()
-    return VECTORS.doubtful(core.vectors_per_cycle) or any(BYTES[level].doubtful(n) for level, n in levels)
+    faster = replace(core, paired_per_cycle=DOUBT * core.paired_per_cycle)
+    units = VECTORS.doubtful(core.vectors_per_cycle) or pairs(faster) > pairs(core)
+    return units or any(BYTES[level].doubtful(n) for level, n in levels)
 
 
 def planned(spec: DeviceSpec, core: CoreSpeeds) -> DeviceSpec:
@@ -66,6 +76,7 @@ def planned(spec: DeviceSpec, core: CoreSpeeds) -> DeviceSpec:
         peak_gflops_per_core=2 * spec.lanes * VECTORS.of(core.vectors_per_cycle) * CLOCK_GHZ,
         bandwidth=_falling(speeds, spec),
         core_bandwidth={},
+        pairs=pairs(core),
         task_overhead_us=TASK_US,
     )
 

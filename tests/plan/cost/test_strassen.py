@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 
 from brickrt.graph.ir import Graph
-from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.strassen.sizes import group_columns
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import choose_algorithms, layer_us, weight_growth
@@ -24,7 +23,6 @@ SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 110.0,
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64, double_pumped=True,
 )  # fmt: skip
-PAIRING = dataclasses.replace(SERVER, pairs=True)
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
 
 
@@ -191,31 +189,6 @@ def test_sums_of_float16_weights_are_made_where_many_rows_share_them():
     names = "strassen2", "strassen2-raw"
     times = [layer_us(g, g.nodes[0], SERVER, name) for g, name in zip((wide, narrow), names, strict=True)]
     assert times[0] < times[1]
-
-
-@pytest.mark.parametrize("kind", [product, narrow_weights], ids=["float32", "float16"])
-def test_elements_of_k_are_paired_where_additions_take_no_time(kind):
-    """Weights stay as they are, and few rows are enough: nothing is halved."""
-
-    def of(rows: int, columns: int = 3072) -> Graph:
-        return product(rows, 768, columns=columns) if kind is product else narrow_weights(rows, 768, columns)
-
-    graph = of(512)
-    assert chosen(graph, PAIRING) == "paired"
-    assert chosen(of(32), PAIRING) == "paired"
-    assert chosen(of(1), PAIRING) is None
-    assert chosen(of(512, columns=16), PAIRING) is None
-    assert chosen(graph, SERVER) != "paired"
-    assert chosen(graph, PAIRING, exact=True) is None
-    assert weight_growth(MatMul(), "paired") == 1
-    times = [layer_us(graph, graph.nodes[0], PAIRING, name) for name in ("paired", "strassen", None)]
-    assert times[0] > LEFT * times[2]
-
-
-def test_pointwise_convolutions_are_paired():
-    assert chosen(pointwise(1, 256, 14, 14, channels=1024), PAIRING, layout="blocked") == "paired"
-    assert chosen(pointwise(1, 256, 14, 14, channels=1024), PAIRING) is None
-    assert chosen(pointwise(1, 256, 1, 1, channels=1024), PAIRING, layout="blocked") is None
 
 
 def test_weights_grow_by_three_quarters_per_level():

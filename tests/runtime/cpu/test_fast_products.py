@@ -11,7 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
-from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime import engines
 from brickrt.runtime.session.runtime import Runtime
@@ -22,7 +22,13 @@ TOKENS, WIDTH = 301, 256
 @pytest.fixture(autouse=True)
 def slow_arithmetic(monkeypatch):
     """A device that plans to multiply slowly: fast schemes are worth their sums there, whatever processor runs this."""
-    monkeypatch.setattr(engines, "host_device", lambda isa=None: replace(host_device(isa), peak_gflops_per_core=20.0))
+    plan_for(monkeypatch, pairs=False)
+
+
+def plan_for(monkeypatch, pairs):
+    """Plans are for a slow device that pairs elements of K, or does not."""
+    slow = {"peak_gflops_per_core": 20.0, "pairs": pairs}
+    monkeypatch.setattr(engines, "host_device", lambda isa=None: replace(host_device(isa), **slow))
 
 
 @cache
@@ -115,6 +121,19 @@ def test_network_with_fast_products(network, strategy):
     assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
     for threads in (2, 3):
         np.testing.assert_array_equal(result(network(), strategy=strategy, threads=threads)[0], got)
+
+
+@pytest.mark.parametrize("network", [model, residual])
+def test_network_with_paired_products(network, monkeypatch):
+    plan_for(monkeypatch, pairs=True)
+    got, runtime = result(network(), strategy="layerwise", threads=1)
+    assert algorithms(runtime) == {PAIRED}
+    want, _ = result(network(), exact=True, threads=1)
+    assert np.abs(got - want).max() < 3e-6 * np.abs(want).max()
+    np.testing.assert_array_equal(result(network(), strategy="layerwise", threads=3)[0], got)
+    x = sample(network())
+    x[1] = np.nan
+    np.testing.assert_array_equal(runtime.execute({"x": x})["y"][0], got[0])
 
 
 @pytest.mark.parametrize("network", [model, residual])

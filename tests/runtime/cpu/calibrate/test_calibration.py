@@ -7,18 +7,19 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
+from brickrt.ops.cpu.paired.pairing import PERIOD, pair_products
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate import calibration as calibrating
 from brickrt.runtime.cpu.calibrate.calibration import calibrated, calibration, measured
 from brickrt.runtime.cpu.calibrate.measured import LEVELS, CoreSpeeds, Measured
 from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
 from brickrt.runtime.cpu.calibrate.planned_speeds import planned
-from brickrt.runtime.cpu.calibrate.probe_loops import LINKS, probes
+from brickrt.runtime.cpu.calibrate.probe_loops import LINKS, PERIODS, probes
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.engines import choose_engine
 
 SPEC = replace(host_device(), isa="avx512", lanes=16, cores=2, l2=1 << 20, l3=32 << 20)
-CORE = CoreSpeeds(3.6, 0.98, {"l2": 101.0, "l3": 80.0, "memory": 30.0})
+CORE = CoreSpeeds(3.6, 0.98, 1.4, {"l2": 101.0, "l3": 80.0, "memory": 30.0})
 GOOD = Measured(CORE, peak_gflops_per_core=112.0, bandwidth=CORE.bandwidth, task_overhead_us=0.02)
 OTHER = replace(GOOD, core=replace(CORE, vectors_per_cycle=1.9))  # of another class
 
@@ -43,7 +44,7 @@ def test_plans_see_classes_and_others_what_was_measured(measuring):
     assert shown.bandwidth == GOOD.bandwidth and shown.core_bandwidth == CORE.bandwidth
 
 
-_CHANGED = ("peak_gflops_per_core", "bandwidth", "core_bandwidth", "task_overhead_us")
+_CHANGED = ("peak_gflops_per_core", "pairs", "bandwidth", "core_bandwidth", "task_overhead_us")
 
 
 def test_it_is_measured_once(measuring, tmp_path):
@@ -62,6 +63,7 @@ def test_it_is_measured_once(measuring, tmp_path):
         ({"core": replace(CORE, clock_ghz=0.1)}, "clock"),
         ({"core": replace(CORE, vectors_per_cycle=9.0)}, "vectors"),
         ({"core": replace(CORE, vectors_per_cycle=0.1)}, "vectors"),
+        ({"core": replace(CORE, paired_per_cycle=9.0)}, "paired"),
         ({"core": replace(CORE, bandwidth={"l2": 1000.0, "l3": 80.0, "memory": 30.0})}, "from l2"),
         ({"core": replace(CORE, bandwidth={"l2": 100.0, "l3": 80.0, "memory": 0.3})}, "from memory"),
         ({"task_overhead_us": 100.0}, "µs"),
@@ -166,6 +168,22 @@ def test_the_probes_compute_what_they_say(isa):
     for _ in range(LINKS):  # half of a turn's links add, half flip bits
         want = (want + 1) ^ 2
     assert list(c) == [want, 1, 2]
+
+
+@pytest.mark.parametrize("isa", [None, "avx2"])
+def test_the_paired_probe_reads_and_adds_all(isa):
+    """Small integers, whose sums are exact."""
+    loops, rng, rounds = probes(host_isa(host_device(isa))), np.random.default_rng(0), PERIODS + 1
+    columns = rng.integers(-9, 9, (PERIODS, PERIOD, loops.lanes))
+    rows = rng.integers(-9, 9, (loops.chains, PERIODS, PERIOD))
+    buffer = np.concatenate([columns.ravel(), rows.ravel(), np.ones(loops.chains * loops.lanes)]).astype(np.float32)
+    loops.pair(rounds, buffer.ctypes.data)
+    want = np.ones((loops.chains, loops.lanes))
+    for n in range(rounds):
+        a, b = rows[:, n % PERIODS], columns[n % PERIODS]
+        want += a @ b + pair_products(a.T)[:, None] + pair_products(b)
+    np.testing.assert_array_equal(buffer[-want.size :].reshape(want.shape), want)
+    assert len(buffer) <= (PERIODS + 1) * PERIOD * (loops.lanes + loops.chains)
 
 
 @pytest.mark.parametrize("isa", [None, "avx2"])

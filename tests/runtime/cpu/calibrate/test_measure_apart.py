@@ -11,7 +11,7 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate import measure_apart as apart
 from brickrt.runtime.cpu.calibrate.measured import CoreSpeeds, Measured
 
-HERE = Measured(CoreSpeeds(1.0, 1.0, {}), peak_gflops_per_core=1.0, bandwidth={}, task_overhead_us=1.0)
+HERE = Measured(CoreSpeeds(1.0, 1.0, 1.0, {}), peak_gflops_per_core=1.0, bandwidth={}, task_overhead_us=1.0)
 
 
 @pytest.fixture(autouse=True)

@@ -25,12 +25,12 @@ from brickrt.runtime.cpu.calibrate.planned_speeds import (
 )
 
 SPEC = replace(host_device(), isa="avx512", lanes=16, cores=2, l2=1 << 20, l3=32 << 20)
-TURN_US = {"clock": 30.0, "vectors": 30.0, "l2": 40.0, "l3": 200.0, "memory": 200.0}
+TURN_US = {"clock": 30.0, "vectors": 30.0, "paired": 30.0, "l2": 40.0, "l3": 200.0, "memory": 200.0}
 MACHINES = {
-    "a share of an Intel server": CoreSpeeds(3.7, 2.0, {"l2": 118.0, "l3": 18.0}),
-    "Zen 4": CoreSpeeds(3.7, 1.0, {"l2": 104.0, "l3": 88.0, "memory": 30.0}),
-    "AVX2": CoreSpeeds(4.6, 2.0, {"l2": 120.0, "l3": 35.0, "memory": 32.0}),
-    "NEON, no L3": CoreSpeeds(3.2, 4.0, {"l2": 110.0, "memory": 60.0}),
+    "a share of an Intel server": CoreSpeeds(3.7, 2.0, 1.4, {"l2": 118.0, "l3": 18.0}),
+    "Zen 4": CoreSpeeds(3.7, 1.0, 1.43, {"l2": 104.0, "l3": 88.0, "memory": 30.0}),
+    "AVX2": CoreSpeeds(4.6, 2.0, 1.7, {"l2": 120.0, "l3": 35.0, "memory": 32.0}),
+    "NEON, no L3": CoreSpeeds(3.2, 4.0, 3.0, {"l2": 110.0, "memory": 60.0}),
 }
 
 
@@ -57,7 +57,9 @@ class Machine:
     turns: dict[str, Callable[[], float]] = field(init=False)
 
     def __post_init__(self) -> None:
-        rates = {"clock": self.true.clock_ghz, "vectors": self.true.vectors_per_cycle * self.true.clock_ghz}
+        true = self.true
+        cycles = {"clock": 1.0, "vectors": true.vectors_per_cycle, "paired": true.paired_per_cycle}
+        rates = {name: figure * true.clock_ghz for name, figure in cycles.items()}
         self.turns = {n: lambda n=n, r=r: self.turn(r, TURN_US[n]) for n, r in (rates | self.true.bandwidth).items()}
 
     def turn(self, rate: float, usual_us: float) -> float:
@@ -103,9 +105,12 @@ def _clear(classes: Classes) -> st.SearchStrategy[float]:
 @settings(max_examples=200, deadline=None)
 @given(
     speeds=st.builds(
-        lambda clock, vectors, l2, far: CoreSpeeds(clock, vectors, {"l2": l2 * clock, "l3": far * clock}),
+        lambda clock, vectors, gain, l2, far: CoreSpeeds(
+            clock, vectors, gain * vectors, {"l2": l2 * clock, "l3": far * clock}
+        ),
         clock=st.floats(1.5, 5.5),
         vectors=st.sampled_from([0.5, 1.0, 2.0, 4.0]),
+        gain=st.sampled_from([0.6, 1.0, 1.4]),
         l2=_clear(BYTES["l2"]),
         far=_clear(BYTES["l3"]),
     ),
@@ -120,7 +125,7 @@ def test_a_quiet_machine_is_measured_soon_and_a_doubtful_one_longer():
     quiet = Machine(MACHINES["AVX2"], Noise(), random.Random(0))
     quiet.speeds()
     assert quiet.seconds < 0.2
-    near = CoreSpeeds(3.0, 2.0, {"l2": 40 * 3.0})
+    near = CoreSpeeds(3.0, 2.0, 2.0, {"l2": 40 * 3.0})
     assert doubtful(near) and not doubtful(MACHINES["AVX2"])
     longer = Machine(near, Noise(), random.Random(0))
     longer.speeds()
@@ -147,8 +152,16 @@ def test_classes():
     assert [BYTES["memory"].of(figure) for figure in (2.0, 4.5, 8.0, 24.0)] == [2.0, 8.0, 8.0, 32.0]
 
 
+def test_elements_are_paired_where_that_is_clearly_faster():
+    zen4 = MACHINES["Zen 4"]
+    assert planned(SPEC, zen4).pairs and not doubtful(zen4)
+    assert not any(planned(SPEC, true).pairs for name, true in MACHINES.items() if name != "Zen 4")
+    near = replace(zen4, paired_per_cycle=1.15)
+    assert not planned(SPEC, near).pairs and doubtful(near)
+
+
 def test_planned_figures():
-    device = planned(SPEC, CoreSpeeds(3.7, 1.95, {"l2": 118.0, "l3": 88.0, "memory": 30.0}))
+    device = planned(SPEC, CoreSpeeds(3.7, 1.95, 1.5, {"l2": 118.0, "l3": 88.0, "memory": 30.0}))
     assert device.peak_gflops_per_core == 2 * 2 * 16 * CLOCK_GHZ
     assert device.bandwidth["l2"] == 2 * 30 * CLOCK_GHZ
     assert device.bandwidth["l3"] == pytest.approx(2 * 20 * CLOCK_GHZ * REACHED)
@@ -156,15 +169,15 @@ def test_planned_figures():
 
 
 def test_levels_that_could_not_be_told_apart_are_typical():
-    device: DeviceSpec = planned(SPEC, CoreSpeeds(3.7, 2.0, {"l2": 118.0, "l3": 18.0}))
+    device: DeviceSpec = planned(SPEC, CoreSpeeds(3.7, 2.0, 1.5, {"l2": 118.0, "l3": 18.0}))
     assert (
         device.bandwidth["memory"] == device.bandwidth["l3"] < device.bandwidth["l2"]
     )  # not faster than what is before
-    without = planned(replace(SPEC, l3=0), CoreSpeeds(3.2, 4.0, {"l2": 110.0, "memory": 90.0}))
+    without = planned(replace(SPEC, l3=0), CoreSpeeds(3.2, 4.0, 4.0, {"l2": 110.0, "memory": 90.0}))
     assert without.bandwidth["memory"] > without.bandwidth["l3"]  # which is not there
     assert device.bandwidth_at("memory", 2) == device.bandwidth["memory"] and not device.core_bandwidth
 
 
 def test_plans_know_nothing_of_the_clock():
-    slow, fast = (CoreSpeeds(ghz, 2.0, {"l2": 32 * ghz, "l3": 5 * ghz}) for ghz in (2.0, 5.0))
+    slow, fast = (CoreSpeeds(ghz, 2.0, 2.0, {"l2": 32 * ghz, "l3": 5 * ghz}) for ghz in (2.0, 5.0))
     assert planned(SPEC, slow) == planned(SPEC, fast)
