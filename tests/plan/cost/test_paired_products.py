@@ -7,8 +7,6 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import layer_us, weight_growth
 from tests.plan.cost.test_strassen import PAIRING, SERVER, chosen, narrow_weights, pointwise, product
 
-PAIRING = dataclasses.replace(SERVER, pairs=True)
-
 
 @pytest.mark.parametrize("graph", [narrow_weights(512, 768, 3072), product(512, 768, columns=3072)], ids=["16", "32"])
 def test_weights_stay_as_they_are(graph):
