@@ -54,6 +54,7 @@ class InferenceSession:
     ) -> None:
         self._options = SessionOptions() if sess_options is None else sess_options
         self._terminations = 0  # of runs, by their options
+        self._ending = threading.Lock()
         if providers is None:
             providers, provider_options = getattr(self._options, "providers", None) or None, None
         self._providers = options_of_providers(providers, provider_options)
@@ -217,17 +218,20 @@ class InferenceSession:
     ) -> dict[str, Any]:
         """Runs, once more where that was ended for the sake of another run's options: programs cannot end one alone."""
         while True:
-            before = self._terminations
+            with self._ending:
+                before = self._terminations
             try:
                 return self.runtime.execute(feed, outputs=into)
             except Cancelled:
                 check_terminated(options)
-                if self._terminations == before:
-                    raise
+                with self._ending:
+                    if self._terminations == before:
+                        raise
 
     def _end_runs(self) -> None:
-        self._terminations += 1
-        self.runtime.cancel()
+        with self._ending:  # a run that is ended by this counts as one that began before
+            self._terminations += 1
+            self.runtime.cancel()
 
     def _free(self) -> Mapping[str, int]:
         return getattr(self._options, "free_dimensions", {})

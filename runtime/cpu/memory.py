@@ -72,11 +72,25 @@ class GrowingMemory:
 
 
 def _spacious(nbytes: int) -> np.ndarray:
-    """Address space for `nbytes` and for what may follow; for these alone where the process may have no more."""
+    """Address space for `nbytes` and for what may follow; for these alone where the process may have no more, and where
+    it has a limit, which counts address space too."""
+    if not address_space_is_free():
+        return _huge(aligned(nbytes))
     try:
         return _huge(aligned(max(ROOM * nbytes, CHUNK)))
     except (OSError, MemoryError, OverflowError):
         return _huge(aligned(nbytes))
+
+
+def address_space_is_free() -> bool:
+    """Whether memory that is not written to costs nothing: on systems with huge pages, without a limit on the data or
+    the address space of the process."""
+    if not hasattr(mmap, "MADV_HUGEPAGE"):
+        return False
+    import resource  # which Windows has not
+
+    limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
+    return all(limit == resource.RLIM_INFINITY for limit in limits)
 
 
 def _huge(nbytes: int) -> np.ndarray:

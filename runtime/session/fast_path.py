@@ -148,7 +148,7 @@ class FastPath:
         if self._lookups:
             started = time.perf_counter()
             try:
-                found += [table.take(found[k], axis) for table, k, axis in self._lookups]
+                found += [np.asarray(table.take(found[k], axis)) for table, k, axis in self._lookups]
             except IndexError:
                 return None
             found += self._known

@@ -15,7 +15,7 @@ import pytest
 
 from brickrt.ops.types import TensorType
 from brickrt.plan.geometry.arena_packing import aligned
-from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.memory import GrowingMemory, HugePagePool
 from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.harness import PAGE, GuardedMemory, poison
@@ -31,7 +31,7 @@ Outputs = dict[str, np.ndarray]
 
 
 class GuardedPool:
-    """Takes the place of `HugePagePool.empty`; holds what it gave out."""
+    """Takes the place of `HugePagePool.empty` and `GrowingMemory.grown`; holds what it gave out."""
 
     def __init__(self) -> None:
         self.given: list[tuple[np.ndarray, int]] = []
@@ -64,6 +64,7 @@ def guarded(
     plain = Runtime(model, device="cpu", strategy=strategy, brick=brick, threads=2).execute({"x": x})
     pool = GuardedPool()
     HugePagePool.empty = lambda _, nbytes: pool.empty(nbytes)
+    GrowingMemory.grown = lambda _, nbytes: pool.empty(nbytes)
     Execution.output = guarded_output
     runtime = Runtime(model, device="cpu", strategy=strategy, brick=brick, threads=2)
     given = {"x": GuardedMemory(x).array}

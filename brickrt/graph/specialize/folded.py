@@ -15,10 +15,10 @@ from brickrt.graph.time_budget import FEW, TooLong, folding
 from brickrt.ops.types import TensorType
 
 
-def quick_constant(node: OnnxNode, arrays: Mapping[str, np.ndarray]) -> np.ndarray | None:
-    """The output of an ONNX node with few constant elements, where NumPy gives it at once; else None."""
+def quick_constant(node: OnnxNode, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
+    """The outputs by name of an ONNX node with few constant elements, where NumPy gives them at once; else None."""
     quick = quick_outputs(node, arrays) if sum(array.size for array in arrays.values()) <= FEW else None
-    return None if quick is None else quick[0]
+    return None if quick is None else {name: value for name, value in zip(node.outputs, quick, strict=False) if name}
 
 
 def folded(

@@ -272,7 +272,8 @@ class _Walk:
         arrays = {name: b.value(name) for name in names}
         quick = quick_constant(node, arrays)
         if quick is not None:
-            b.bind_new(node.outputs[0], quick)
+            for name, value in quick.items():
+                b.bind_new(name, value)
             return
         if builder is not None and all(b.type(name).dtype in KERNEL_TYPES for name in names):
             try:

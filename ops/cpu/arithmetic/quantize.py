@@ -62,5 +62,5 @@ def less_zero(expr: Apply) -> tuple[Apply, int] | None:
     """x and z where the expression is an unsigned byte x as a float, less an integer z."""
     match expr:
         case Apply(fn="sub", args=(Apply(fn="cast", args=(x,)) as byte, Const(value=z))) if x.dtype == U8:
-            return (byte, int(z)) if expr.dtype == F32 and z == int(z) and abs(z) <= LARGEST else None
+            return (byte, int(z)) if expr.dtype == F32 and abs(z) <= LARGEST and z == int(z) else None
     return None

@@ -8,7 +8,7 @@ from brickrt.ops.cpu.paired.scheme import PairedScheme
 
 
 class PairedKernel(PairedScheme):
-    """A matrix product with three quarters of the multiplications."""
+    """A matrix product with paired elements of K."""
 
     def emit(self, f: FunctionEmitter) -> None:
         """See `PairedBody`."""

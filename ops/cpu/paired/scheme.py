@@ -1,4 +1,4 @@
-"""Matrix products with two thirds of the multiplications: S. Winograd's inner product, for most elements of K.
+"""Matrix products with eleven sixteenths of the multiplications: S. Winograd's inner product, for most elements of K.
 
     a0 b0 + a1 b1 = (a0 + b1) (a1 + b0) - a0 a1 - b0 b1
 

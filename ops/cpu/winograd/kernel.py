@@ -18,9 +18,10 @@ from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.cpu.winograd.direct_tiles import DirectTiles
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.gather import GatheredInput
-from brickrt.ops.cpu.winograd.input_transform import InputTransform, PairedInput
+from brickrt.ops.cpu.winograd.input_transform import InputTransform
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
-from brickrt.ops.cpu.winograd.paired_products import PairedProducts
+from brickrt.ops.cpu.winograd.paired.input import PairedInput
+from brickrt.ops.cpu.winograd.paired.products import PairedProducts
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
@@ -62,7 +63,7 @@ class WinogradKernel(WinogradScheme):
 @dataclass(frozen=True)
 class WinogradMaker:
     """Makes Winograd kernels whose tiles have `edge` outputs along each tiled dimension; `raw` ones transform weights
-    while they run, `paired` ones have paired channels (`paired_products.py`)."""
+    while they run, `paired` ones have paired channels (`paired/products.py`)."""
 
     edge: int
     raw: bool = False

@@ -28,9 +28,8 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.paired_weights import paired_weights, plane_sizes
 from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, ONCE, PAIRED, STORED, Sizes, choose_sizes, register_tiles
-from brickrt.ops.cpu.winograd.transforms import transform_weights
+from brickrt.ops.cpu.winograd.transforms import paired_weights, plane_sizes, transform_weights
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
@@ -42,8 +41,9 @@ FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 class WinogradScheme(Kernel):
     """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled
     dimension; `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of
-    planes, and of blocks of output channels; and how often weights are transformed while the kernel runs. `decided` are
-    the `sizes`, of which tiles and group are open, `ob`, and for how many tiles and blocks there is `room`."""
+    planes, and of blocks of output channels; and where weights are transformed, or that channels are paired
+    (`sizes.py`). `decided` are the `sizes`, of which tiles and group are open, `ob`, and for how many tiles and blocks
+    there is `room`."""
 
     op: Conv
     effort = 5
@@ -81,7 +81,7 @@ class WinogradScheme(Kernel):
 
     @property
     def paired(self) -> bool:
-        """Whether a third of the products are of pairs of channels (`paired_products.py`)."""
+        """Whether a third of the products are of pairs of channels (`paired/products.py`)."""
         return self.shape_class[5] == PAIRED
 
     @property
@@ -307,7 +307,7 @@ class WinogradScheme(Kernel):
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: channels, those of a register tile, and how dimensions are walked."""
         axes = tuple(replace(axis, extent=0) for axis in self.axes)
-        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, axes, self.raw
+        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, axes, self.raw, self.paired
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""

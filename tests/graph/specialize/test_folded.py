@@ -16,6 +16,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.graph.time_budget import FEW, preparing
 from brickrt.ops.operators.move import View
 from brickrt.ops.types import TensorType
+from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.by_definition import specialize_for
 from tests.support.graphs.onnx_models import model, node, tensor
 
@@ -57,6 +58,16 @@ def test_quick_constants_are_what_definitions_give(monkeypatch):
 def test_few_elements_are_quick(elements, at_once):
     found = quick_constant(onnx_node(node("Add", "a a", "y"), {"": 17}, "n"), {"a": np.arange(elements)})
     assert (found is not None) == at_once
+
+
+@pytest.mark.parametrize("shown", ["values places", "places"])
+def test_all_outputs_of_a_quick_node_are_known(shown):
+    nodes = [node("TopK", "given two", "values places", axis=0), node("Add", "places x", "y")]
+    given = {"given": np.array([3.0, 9.0, 5.0], np.float32), "two": np.array([2])}
+    proto = model(nodes, [tensor("x", [2], np.int64)], f"y {shown}".strip(), **given)
+    found = Runtime(proto).execute({"x": np.array([10, 20])})
+    np.testing.assert_array_equal(found["y"], [11, 22])
+    np.testing.assert_array_equal(found["places"], [1, 2])
 
 
 @pytest.mark.parametrize(("elements", "watches"), [(8, False), (FEW, True)])

@@ -23,6 +23,7 @@ SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 36 * 2**20, 2**34, 110.0,
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64, double_pumped=True,
 )  # fmt: skip
+PAIRING = dataclasses.replace(SERVER, pairs=True)
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
 
 

@@ -72,6 +72,17 @@ def test_a_process_that_may_have_no_address_space_to_spare_gets_what_it_needs(mo
     assert memory_module.GrowingMemory().grown(CHUNK).nbytes == CHUNK and asked == [ROOM * CHUNK, CHUNK]
 
 
+@pytest.mark.parametrize("kind", ["RLIMIT_DATA", "RLIMIT_AS"])
+def test_no_address_space_is_spared_where_the_process_has_a_limit(kind, monkeypatch):
+    """Limits count it, and would refuse others what they need."""
+    resource = pytest.importorskip("resource")
+    limits = {getattr(resource, kind): (2**40, resource.RLIM_INFINITY)}
+    monkeypatch.setattr(resource, "getrlimit", lambda asked: limits.get(asked, (resource.RLIM_INFINITY,) * 2))
+    asked, made = [], memory_module._huge
+    monkeypatch.setattr(memory_module, "_huge", lambda nbytes: asked.append(nbytes) or made(nbytes))
+    assert memory_module.GrowingMemory().grown(CHUNK).nbytes == CHUNK and asked == [CHUNK]
+
+
 def test_runs_at_the_same_time_have_memory_of_their_own():
     memory = WorkingMemory()
     one, other = memory.lend(Need(100, 0, 1)), memory.lend(Need(100, 0, 1))

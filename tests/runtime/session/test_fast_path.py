@@ -79,6 +79,17 @@ def test_a_row_that_is_not_there_is_said_on_every_way(fast, wrong: int):
     assert fast == [False, True]
 
 
+def test_an_element_is_looked_up_by_one_number(fast):
+    """As a factor of a step is in networks that remove noise."""
+    nodes = [node("Gather", "alphas t", "a"), node("Mul", "x a", "y")]
+    inputs = [tensor("x", [64]), tensor("t", [], np.int64)]
+    proto = model(nodes, inputs, outputs="y", alphas=WORDS[0])
+    runtime = Runtime(proto)
+    for step in (3, 0, 15):
+        check(runtime, proto, {"x": RANDOM.standard_normal(64).astype(np.float32), "t": np.array(step)})
+    assert fast == [True] * 2
+
+
 def test_other_shapes_and_given_outputs(fast):
     proto, runtime = embedding(), Runtime(embedding())
     check(runtime, proto, drawn())

@@ -60,7 +60,7 @@ class Regions:
             extents = extents if half else np.maximum(extents, 1)
             sizes = (extents / np.array(bins, dtype)).astype(dtype)
             asked = np.nan_to_num(np.ceil(sizes), nan=0.0)
-        samples = np.full_like(asked, ratio) if ratio > 0 else np.clip(asked, 0, MOST_SAMPLES)
+        samples = np.clip(np.full_like(asked, ratio) if ratio > 0 else asked, 0, MOST_SAMPLES)
         return Regions(ends[:, 0].copy(), sizes, samples.astype(np.int64), images.astype(np.int64).reshape(-1), bins)
 
     def check(self, x: np.ndarray) -> None:

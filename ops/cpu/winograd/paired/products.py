@@ -11,8 +11,8 @@ the third: two multiply-adds and two additions for three products.
 
 Rounding is in proportion to |V|² + |U|², least where both are alike (R. Brent, "Error analysis of algorithms for matrix
 multiplication and triangular decomposition using Winograd's identity", Numer. Math. 16, 1970). So each tile is
-transformed times a power of two that makes its largest input about 1, and the weights of each output channel in each
-plane are packed so, too. No tile errs by what is in another one.
+transformed times a power of two that makes the inputs of its largest channel about 1 in all, and the weights of each
+output channel in each plane are packed so, too. No tile errs by what is in another one.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
+from brickrt.ops.cpu.winograd.paired.tile_values import TileValues
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.sizes import NEAR
-from brickrt.ops.cpu.winograd.tile_values import TileValues
 
 AHEAD = 96  # vectors of weights, which come from L2 or further away
 TOGETHER = 4  # tiles whose instructions stand side by side

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.winograd.axes import axes_of
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
-from brickrt.ops.cpu.winograd.paired_weights import paired_weights, plane_sizes
-from brickrt.ops.cpu.winograd.transforms import input_matrix
-from brickrt.ops.types import Boxes
+from brickrt.ops.cpu.winograd.transforms import input_matrix, paired_weights, plane_sizes
+from brickrt.ops.types import Boxes, TensorType
 from tests.ops.cpu.winograd.test_any_data import SOME, VALUES, check_outlier, places
 from tests.ops.cpu.winograd.test_winograd import KINDS, arrays, compare, conv, types_of
 from tests.support.cpu.harness import AVX2, HOST, check, random_boxes, run_kernel
@@ -90,7 +90,7 @@ def test_tiles_and_weights_of_zeros_give_the_bias():
 
 @pytest.mark.parametrize("shift", [0.0, 1.0, 10.0])
 def test_rounding_is_that_of_other_tiles(shift):
-    """Of inputs around 0 and far from it."""
+    """Inputs lie around 0, or far from it."""
     op, given = conv(bias=False), arrays(1, 384, 32, 24, 24, bias=False)
     given[0] += np.float32(shift)
     want = evaluate_whole(op, [a.astype(np.float64) for a in given])
@@ -108,6 +108,18 @@ def test_what_a_box_does_not_need_does_not_matter():
         atol=2e-5 * float(np.abs(want).max()), kernel_cls=PAIRED, boxes=[Boxes.one([0, 0, 3, 0], [1, 16, 9, 9])],
         expected=want,
     )  # fmt: skip
+
+
+def test_weights_are_packed_apart_from_those_of_other_kernels():
+    """Also where both have one block of output channels in a register tile."""
+    given = arrays(1, 48, 16, 9, 9)
+    ins = tuple(dense(TensorType(a.shape, a.dtype), 16 if i == 0 else 1) for i, a in enumerate(given))
+    out = dense(TensorType((1, 16, 9, 9), np.dtype(np.float32)), 16)
+    kernels = []
+    for family in (PAIRED, WinogradMaker(4)):
+        _, (shape_class,) = family.classify(conv(), ins, out, Boxes.whole(out.shape), HOST)
+        kernels.append(family(conv(), ins, out, HOST, (False, True, True), shape_class))
+    assert kernels[0].ob == kernels[1].ob == 1 and kernels[0].packing(1) != kernels[1].packing(1)
 
 
 def test_sizes_of_planes():

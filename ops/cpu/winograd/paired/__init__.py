@@ -1,0 +1,1 @@
+"""Winograd convolutions whose products pair channels, for processors that add beside multiply-adds."""
