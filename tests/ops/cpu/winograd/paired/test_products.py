@@ -29,14 +29,13 @@ def run(op, given, family=PAIRED, isa=HOST, box=None):
     return run_kernel(op, given, box, isa, blocks=blocks, out_block=isa.lanes, packed=packed, kernel_cls=family)
 
 
-@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["host", "avx2"])
-@pytest.mark.parametrize("channels", [1, 40, 48, 64, 100, 128])
+@pytest.mark.parametrize(("channels", "isa"), [(1, HOST), (48, HOST), (100, HOST), (128, HOST), (24, AVX2), (53, AVX2)])
 def test_whole_blocks_of_channels_are_paired_three_at_a_time(channels, isa):
     """And what is left of them, and channels that fill no block, is multiplied as ever."""
     compare(PAIRED, conv(), arrays(2, channels, 40, 9, 13), isa)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["3d", "3d-batch", "3d-deep", "3d-3x1x1", "2d-d3x2", "2d-5x5-odd", "2d-7x1", "1d-5"])
 def test_kernels_of_any_dimension(kind):
     op, given, edge = of_channels(kind, 50)
     boxes = random_boxes(types_of(op, given)[1].shape, 1, HOST.lanes)
