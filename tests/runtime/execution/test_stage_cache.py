@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from brickrt.runtime.execution.stage_cache import MOST_VALUES
-from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor
 
@@ -29,21 +27,6 @@ def by_rate():
 def check(runtime: Runtime, proto, **arrays: np.ndarray) -> None:
     for name, value in by_onnxruntime(proto, arrays).items():
         np.testing.assert_allclose(runtime.execute(arrays)[name], value, rtol=1e-5, atol=1e-6)
-
-
-@pytest.fixture
-def fast(monkeypatch) -> list[bool]:
-    """Whether each call took the fast path."""
-    taken: list[bool] = []
-    original = FastPath.taken
-
-    def noted(self, inputs):
-        found = original(self, inputs)
-        taken.append(found is not None)
-        return found
-
-    monkeypatch.setattr(FastPath, "taken", noted)
-    return taken
 
 
 def test_a_rate_is_part_of_the_key_and_calls_alike_are_fast(fast):

@@ -11,7 +11,6 @@ import pytest
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime import events
-from brickrt.runtime.session.fast_path import FastPath
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
 
@@ -34,21 +33,6 @@ def embedding(shown: str = ""):
 
 def drawn(low: int = -50) -> dict[str, np.ndarray]:
     return {"ids": RANDOM.integers(low, 50, (2, 5)), "kinds": RANDOM.integers(-2, 2, (2, 5)).astype(np.int32)}
-
-
-@pytest.fixture
-def fast(monkeypatch) -> list[bool]:
-    """Whether each call took the fast path."""
-    taken: list[bool] = []
-    original = FastPath.taken
-
-    def noted(self, inputs):
-        found = original(self, inputs)
-        taken.append(found is not None)
-        return found
-
-    monkeypatch.setattr(FastPath, "taken", noted)
-    return taken
 
 
 def check(runtime: Runtime, proto, feeds: dict[str, np.ndarray]) -> None:
