@@ -55,19 +55,27 @@ class JournalPlace:
         self._older: int | None = None
         if not path.parent.is_dir():
             raise BrickError(f"{path}: there is no folder {path.parent}: create it, or give another path")
-        with refused(path):
-            self.fd = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        try:
-            _lock(self.fd, path)
-        except BaseException:
-            os.close(self.fd)
-            raise
+        self.fd = self._locked()
         try:
             if path.exists():
                 self._older = _opened(path)
         except BaseException:
             self._leave()
             raise
+
+    def _locked(self) -> int:
+        """The part file, locked. Whoever had it may have removed it in between: then there is another one to be had."""
+        while True:
+            with refused(self.path):
+                fd = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            try:
+                _lock(fd, self.path)
+                if self.part.exists() and os.path.samestat(os.fstat(fd), os.stat(self.part)):
+                    return fd
+            except BaseException:
+                os.close(fd)
+                raise
+            os.close(fd)
 
     def __enter__(self) -> JournalPlace:
         return self

@@ -23,16 +23,16 @@ class Products:
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
-        self.next_inputs = NextInputs(frame)
 
     def emit(self, group: TileGroup) -> None:
         """Plane by plane, for all blocks of output channels of the box."""
         f, k, frame = self.f, self.k, self.frame
         all_blocks = k.out.channel_blocks
         rest = all_blocks % k.ob
-        later = self.next_inputs.find(group)
+        next_inputs = NextInputs(frame)
+        later = next_inputs.find(group)
         with f.loop(0, k.axes.planes) as plane:
-            self.next_inputs.ask(group, later, plane)
+            next_inputs.ask(group, later, plane)
             live = frame.register_tiles_of(group, plane)
             with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
                 self.blocks(group, live, plane, block, k.ob)

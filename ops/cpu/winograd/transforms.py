@@ -86,9 +86,12 @@ def paired_weights(u: np.ndarray, paired: int, sizes: np.ndarray) -> Sequence[np
     back[largest == 0] = 0  # their sums are not quite 0
     apart = scaled[:, :, :, 0, :paired].reshape(*u.shape[:3], -1, 3, lanes, lanes)
     signs = 1 - np.arange(lanes)[:, None] % 2 * 2
-    pairs = (apart[..., 1, :, :].astype(np.float64) * apart[..., 2, :, :] * signs).sum(axis=(3, 4))
-    scaled[:, :, :, 0, :paired] = apart.swapaxes(-3, -2).reshape(*u.shape[:3], paired, lanes)
-    return [scaled, back, np.where(np.isfinite(pairs), pairs, 0).astype(np.float32)]
+    pairs = np.empty((*u.shape[:3], lanes), np.float32)
+    for plane, channels in enumerate(apart):  # one at a time, so that what is computed on the way stays small
+        products = channels[..., 1, :, :].astype(np.float64) * channels[..., 2, :, :] * signs
+        pairs[plane] = np.nan_to_num(products.sum(axis=(2, 3)), posinf=0, neginf=0)
+        scaled[plane, :, :, 0, :paired] = channels.swapaxes(-3, -2).reshape(*u.shape[1:3], paired, lanes)
+    return [scaled, back, pairs]
 
 
 def monic(points: Sequence[float]) -> list[float]:
