@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -104,22 +104,29 @@ def channel_regions(graph: Graph) -> Iterator[ChannelRegion]:
     starts = [reader.output for node in graph.nodes if to_last(node) for reader in readers(graph, node.output)]
     for start in starts:
         if start in movable and start not in seen:
-            space = _space(graph, _connected(graph, start, movable))
-            fitting = {name for name in movable - seen if _fits(graph, name, space)}
-            nodes = _connected(graph, start, fitting) if start in fitting else {start}
+            space = _space(graph, _connected(graph, start, lambda name: name in movable))
+
+            left = movable.difference(seen)
+
+            def fits(name: str, left: set[str] = left, space: Shape = space) -> bool:
+                return name in left and _fits(graph, name, space)
+
+            fitting = fits(start)
+            nodes = _connected(graph, start, fits) if fitting else {start}
             seen |= nodes
             region = ChannelRegion(graph, frozenset(nodes), space, chosen)
-            if start in fitting and region.gain() > 0:
+            if fitting and region.gain() > 0:
                 chosen |= region.nodes
                 yield region
 
 
-def _connected(graph: Graph, start: str, movable: Container[str]) -> set[str]:
+def _connected(graph: Graph, start: str, belongs: Callable[[str], bool]) -> set[str]:
+    """The outputs of nodes that a node leads to over nodes that belong, itself among them."""
     found, left = {start}, [start]
     while left:
         node = graph.nodes[graph.producers[left.pop()]]
         around = [*node.inputs, *(reader.output for reader in readers(graph, node.output))]
-        new = [name for name in dict.fromkeys(around) if name in movable and name not in found]
+        new = [name for name in dict.fromkeys(around) if name not in found and belongs(name)]
         found.update(new)
         left += new
     return found

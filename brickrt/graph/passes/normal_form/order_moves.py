@@ -26,13 +26,27 @@ from brickrt.ops.types import TensorType
 
 def order_moves(graph: Graph) -> Graph:
     """An equal graph in which chains of moves copy less, where they can."""
-    after, copied = graph, None
+    after = graph
     for rows in _sources(graph):
-        copied = _copied(after) if copied is None else copied
-        other = _rewritten(after, rows)
-        if (fewer := _copied(other)) < copied:
-            after, copied = other, fewer
+        around = _around(after, rows[0].nodes[0].inputs[0])
+        if _copied(_rewritten(around, rows)) < _copied(around):
+            after = _rewritten(after, rows)
     return after if after is graph else fold(after)
+
+
+def _around(graph: Graph, source: str) -> Graph:
+    """The part of a graph in which the moves of a tensor decide what is copied: its writer, all moves that follow from
+    it, and what reads any of these."""
+    names, nodes = [source], {graph.producers[source]} if source in graph.producers else set()
+    for name in names:  # grows
+        for k in graph.consumers.get(name, ()):
+            if k not in nodes and isinstance(graph.nodes[k].op, View | Transpose | Take):
+                names.append(graph.nodes[k].output)
+            nodes.add(k)
+    part = tuple(graph.nodes[k] for k in sorted(nodes))
+    inner = {name for name in names if name not in graph.outputs}
+    outputs = tuple(node.output for node in part if node.output not in inner)
+    return replace(graph, nodes=part, outputs=outputs)
 
 
 def _rewritten(graph: Graph, rows: Sequence[MoveRow]) -> Graph:
