@@ -90,7 +90,7 @@ def _kind(value: np.ndarray) -> tuple[str, int]:
 def _appending(node: OnnxNode) -> AppendingLoop | None:
     graph, reads = node.attrs["body"], _reads(node.attrs["body"])
     joins = {n.output[0]: n for n in graph.node if n.op_type == "Concat" and n.domain in ("", "ai.onnx")}
-    states = []
+    states: list[AppendedState] = []
     for place, outer in enumerate(node.inputs[FIRST_STATE:]):
         state, join = graph.input[FIRST_STATE + place].name, joins.get(graph.output[1 + place].name)
         if outer and join is not None and reads[state] == reads[join.output[0]] == 1:

@@ -23,13 +23,13 @@ class Resize(ReferenceResize):
 
     op_domain = ""
 
-    def _run(self, x, *given: Any, **options: Any):
+    def _run(self, X, roi=None, scales=None, sizes=None, *others: Any, **options: Any):
         node = onnx_node(self.onnx_node, self.run_params["opsets"], "Resize")
-        roi, scales, sizes = ([] if v is None else np.ravel(v).tolist() for v in (*given, None, None, None)[:3])
-        if node.version < 11 or 0 in x.shape or 0 in sizes:
-            return super()._run(x, *given, **options)
+        crop, factors, extents = ([] if v is None else np.ravel(v).tolist() for v in (roi, scales, sizes))
+        if node.version < 11 or 0 in X.shape or 0 in extents:
+            return super()._run(X, roi, scales, sizes, *others, **options)
         attrs = resize_attributes(node)
-        return (resized(x, resized_axes(attrs, x.shape, roi, scales, sizes), attrs),)
+        return (resized(X, resized_axes(attrs, X.shape, crop, factors, extents), attrs),)
 
 
 def resized(x: np.ndarray, axes: Sequence[AxisResize], attrs: Mapping[str, Any]) -> np.ndarray:
