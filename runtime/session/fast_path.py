@@ -38,8 +38,7 @@ def fast_path(
     looked_up = [] if not before else None if observer is not None or len(before) > 1 else lookups(before[0], given)
     if looked_up is None or not FastPath.possible(given, last, names):
         return None
-    values = {**given, **{one.name: one for one in looked_up}, **(before[0].specialized.known if before else {})}
-    if not set(last.plan.graph.inputs) <= set(values):
+    if not {*given, *(one.name for one in looked_up)}.issuperset(last.plan.graph.inputs):
         return None
     return FastPath(given, stages, looked_up, names, running, observer, arrays)
 
@@ -107,10 +106,9 @@ class FastPath:
             for name, array in given.items()
         ]
         self._arrays = arrays if any(map(on_device, given.values())) else None
-        known = {name: value for stage in self._before for name, value in stage.specialized.known.items()}
-        order = [*given, *(one.name for one in looked_up), *known]
+        order = [*given, *(one.name for one in looked_up)]  # what stages before know are constants of the last
         self._lookups = [(one.table, order.index(one.numbers), one.axis) for one in looked_up]
-        self._nodes, self._known = [one.node for one in looked_up], list(known.values())
+        self._nodes = [one.node for one in looked_up]
         self._read = [order.index(name) for name in graph.inputs]
         self._made = [graph.types[name] for name in graph.outputs]
         self._outputs = [(name, graph.outputs.index(name)) for name in names]
@@ -151,7 +149,6 @@ class FastPath:
                 found += [np.asarray(table.take(found[k], axis)) for table, k, axis in self._lookups]
             except IndexError:
                 return None
-            found += self._known
             host_ms = (time.perf_counter() - started) * 1e3
         return Taken([found[k] for k in self._read], host_ms)
 

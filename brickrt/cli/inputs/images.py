@@ -142,9 +142,10 @@ def _opened(path: Path, wanted: tuple[int | None, int | None], asked: Preprocess
     with _readable(path) as image:
         reduce_while_decoding(image, wanted, asked)
         image.load()
-    if image.mode.startswith(("I", "F")) and not image.mode.startswith(DEEP):
+        upright = ImageOps.exif_transpose(image)  # as cameras note it
+    if upright.mode.startswith(("I", "F")) and not upright.mode.startswith(DEEP):
         raise InputError(f"{path}: has more than 16 bits per channel: convert it, or give a .npy file")
-    return ImageOps.exif_transpose(image)  # the right way up, as cameras note it
+    return upright
 
 
 @contextmanager
@@ -154,9 +155,9 @@ def _readable(path: Path) -> Iterator[ImageFile]:
 
     Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
     try:
-        image = Image.open(path)
-        image.decodermaxblock = READ
-        yield image
+        with Image.open(path) as image:
+            image.decodermaxblock = READ
+            yield image
     except UnidentifiedImageError as e:
         raise InputError(f"{path}: is no image that can be read: save it again as .png or .jpg") from e
     except (OSError, SyntaxError, ValueError, EOFError) as e:

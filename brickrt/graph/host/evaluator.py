@@ -18,7 +18,7 @@ from brickrt.graph.allowance import held_inside
 from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
-from brickrt.graph.host.operators import indexing, pooling, recurrent, regions, sampling
+from brickrt.graph.host.operators import indexing, pooling, recurrent, regions, resized, sampling
 from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.ops.types import TensorType
 
@@ -211,7 +211,7 @@ _ALWAYS = (
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
     *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
-    *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, pooling.MaxPool),
+    *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, pooling.MaxPool, resized.Resize),
 )
 
 

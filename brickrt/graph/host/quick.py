@@ -158,6 +158,13 @@ def _concat(node: OnnxNode, given: Arrays) -> np.ndarray:
     return np.concatenate(parts, node.attrs["axis"])
 
 
+def _expand(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, extents = map(_some, given)
+    shape = np.broadcast_shapes(x.shape, tuple(extents.tolist()))
+    _small(x.size + math.prod(shape))
+    return np.array(np.broadcast_to(x, shape))
+
+
 def _axes(node: OnnxNode, given: Arrays) -> tuple[int, ...]:
     """The axes that a node names, as an attribute or, since opset 13, as an input."""
     named = node.attrs.get("axes") if node.version < 13 else _some(given[1] if len(given) > 1 else None).tolist()
@@ -207,6 +214,7 @@ _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ..
     "Slice": _slice,
     "Range": _range,
     "Concat": _concat,
+    "Expand": _expand,
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,
     "ScatterElements": _scatter,

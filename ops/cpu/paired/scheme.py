@@ -16,7 +16,7 @@ by what is in another one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -27,6 +27,10 @@ from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.second_factors import column_sizes
 from brickrt.ops.cpu.strassen.sizes import BLOCKS
 
+Scaled = Callable[[np.ndarray], "tuple[np.ndarray, np.ndarray] | None"]
+"""Columns, scaled, and what takes them back; None where they cannot be."""
+
+SLICE = 1 << 18  # elements of `b` that are packed at a time
 WORKING = 8  # registers beside the sums of a tile: weights of four elements of K, and what is multiplied
 HEIGHTS = (24, 22, 20, 18, 17, 16, 14, 12)  # rows of tiles: fewer sums do not hide how long each takes
 TILE_ROWS = 0.5  # rows that take as long as beginning and ending a tile
@@ -147,12 +151,36 @@ class PairedScheme(StrassenScheme):
         if i != 1:
             return super().pack_parts(i, array)
         b = self.view.matrix(array)
-        b = np.pad(b, [(0, self.overhang), (0, self.padded_columns - self.columns)])
-        known = scaled_columns(b)
-        scaled, back = known or (b, np.ones(self.padded_columns, F32))
-        blocks = scaled.reshape(self.chunks, self.chunk_depth, -1, self.lanes).transpose(0, 2, 1, 3)
-        rest = [back, pair_products(scaled) if known else np.zeros_like(back), np.array([known is None], F32)]
-        return [np.ascontiguousarray(blocks), np.concatenate(rest).view(self.weight_type)]
+        scaled = self._packed(b, scaled_columns)
+        blocks, back, pairs = scaled or self._unscaled(b)
+        rest = [back, pairs if scaled else np.zeros_like(pairs), np.array([scaled is None], F32)]
+        return [blocks, np.concatenate(rest).view(self.weight_type)]
+
+    def _unscaled(self, b: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The same of columns as they are."""
+        with np.errstate(all="ignore"):  # the sums of pairs that are not finite are not used
+            found = self._packed(b, lambda part: (part, np.ones(part.shape[1], F32)))
+        assert found is not None
+        return found
+
+    def _packed(self, b: np.ndarray, scaled: Scaled) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+        """`b` in blocks with scaled columns, what takes these back, and the sums of the products of their pairs; some
+        columns at a time, as these sums take several times their size meanwhile. None where some are not `scaled`."""
+        depth, lanes = self.chunks * self.chunk_depth, self.lanes
+        blocks = np.empty((self.chunks, self.padded_columns // lanes, self.chunk_depth, lanes), b.dtype)
+        back, pairs = np.empty(self.padded_columns, F32), np.empty(self.padded_columns, F32)
+        width = max(1, SLICE // (depth * lanes)) * lanes
+        for at in range(0, self.padded_columns, width):
+            end = min(at + width, self.padded_columns)
+            part, whole = b[:, at:end], np.zeros((depth, end - at), b.dtype)
+            whole[: len(part), : part.shape[1]] = part
+            found = scaled(whole)
+            if found is None:
+                return None
+            pieces = found[0].reshape(self.chunks, self.chunk_depth, -1, lanes)
+            blocks[:, at // lanes : end // lanes] = pieces.transpose(0, 2, 1, 3)
+            back[at:end], pairs[at:end] = found[1], pair_products(found[0])
+        return blocks, back, pairs
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""

@@ -37,17 +37,18 @@ FAR = 2  # times that cache: bytes that a turn moves through what is behind it, 
 REPEATS = 25
 TOGETHER = 8 * MIB  # bytes that each core moves at least, while all do
 LEAST_MEMORY, MOST_MEMORY = 64 * MIB, 512 * MIB  # bytes of the buffer that is to exceed all caches
+OVER_L3 = 4  # times L3 that it takes: of twice as much, L3 keeps parts by chance, and the best turn meets them
 TASKS = 16_384
 WINDOW = 8  # a task waits for the one so many before it
 
 
 def measure(spec: DeviceSpec) -> Measured:
     """Speeds of the host, whose instruction set, cores and caches are those of `spec`."""
-    isa, parts = host_isa(spec), _parts(spec)
+    isa, parts = host_isa(spec), level_bytes(spec)
     loops, each = probes(isa), max(parts.values())
     buffer = aligned_empty(spec.cores * each)
     buffer.fill(0)
-    core = _Core(loops, buffer.ctypes.data).speeds(parts, spec)
+    core = SoleCore(loops, buffer.ctypes.data).speeds(parts, spec)
     with ThreadPoolExecutor(spec.cores) as pool:
         cores = _Cores(loops, buffer.ctypes.data, each, pool, spec.cores)
         return Measured(
@@ -58,15 +59,15 @@ def measure(spec: DeviceSpec) -> Measured:
         )
 
 
-def _parts(spec: DeviceSpec) -> dict[str, int]:
+def level_bytes(spec: DeviceSpec) -> dict[str, int]:
     """Bytes for each core to stream through, well inside a level of memory and well outside the one before: of those
     that can be told apart."""
     shared = spec.l3 // 2 // spec.cores
-    memory = min(max(2 * spec.l3, LEAST_MEMORY), MOST_MEMORY, spec.memory // 8)
+    memory = min(max(OVER_L3 * spec.l3, LEAST_MEMORY), MOST_MEMORY, spec.memory // 8)
     parts = {"l2": 3 * spec.l2 // 8}
     if shared >= 3 * spec.l2 // 2:
         parts["l3"] = shared
-    if memory >= 3 * spec.l3 // 2:
+    if memory >= OVER_L3 * spec.l3:
         parts["memory"] = memory // spec.cores
     return parts
 
@@ -79,7 +80,7 @@ def _rate(work: Callable[[], None], units: float) -> float:
 
 
 @dataclass(frozen=True)
-class _Core:
+class SoleCore:
     """One core that works alone, on a buffer of zeros that begins at an address."""
 
     loops: Probes
@@ -87,12 +88,17 @@ class _Core:
 
     def speeds(self, parts: Mapping[str, int], spec: DeviceSpec) -> CoreSpeeds:
         """What it does in its best moments."""
+        return core_speeds(self.turns(parts, spec))
+
+    def turns(self, parts: Mapping[str, int], spec: DeviceSpec) -> dict[str, Turn]:
+        """Turns that give its clock, its arithmetic and each level of memory, of so many bytes."""
         turns = {"clock": self.count, "vectors": self.multiply_add, "paired": self.pair, "l2": self.near(parts["l2"])}
         if "l3" in parts:
             turns["l3"] = self.far(parts["l3"], FAR * spec.l2)
         if "memory" in parts:
-            turns["memory"] = self.far(parts["memory"] * spec.cores, FAR * spec.l2)
-        return core_speeds(turns)
+            near = max(nbytes for level, nbytes in parts.items() if level != "memory")  # which turns leave in caches
+            turns["memory"] = self.far(parts["memory"] * spec.cores - near, FAR * spec.l2, skipped=near)
+        return turns
 
     def count(self) -> float:
         """Cycles per ns."""
@@ -117,10 +123,12 @@ class _Core:
 
         return turn
 
-    def far(self, nbytes: int, at_once: int) -> Turn:
-        """Bytes per ns from behind that cache: every turn moves those that were moved longest ago."""
+    def far(self, nbytes: int, at_once: int, skipped: int = 0) -> Turn:
+        """Bytes per ns from behind that cache: every turn moves those that were moved longest ago. The first `skipped`
+        bytes of the buffer are left out."""
         third = self.loops.third(min(nbytes, at_once))
-        starts = cycle(range(self.start, self.start + nbytes - 12 * third + 1, 12 * third))
+        first = self.start + skipped
+        starts = cycle(range(first, first + nbytes - 12 * third + 1, 12 * third))
 
         def turn() -> float:
             at = next(starts)

@@ -45,7 +45,7 @@ VECTORS = Classes(1.0, 2.0, lowest=0.7)  # multiplied and added per cycle: by on
 BYTES = {
     "l2": Classes(30.0, 2.0, lowest=21.0),  # per cycle: Zen 4 reaches 28, Intel's servers 32
     "l3": Classes(5.0, 4.0, lowest=2.5),  # a server's share of a large L3 gives 5, the L3 of Zen 4 24
-    "memory": Classes(8.0, 4.0, lowest=2.5),  # Intel's servers give 4.6, Zen 4 8
+    "memory": Classes(8.0, 4.0, lowest=3.0),  # Intel's servers give 4.6, Zen 4 8 to 9.3
 }
 
 
@@ -53,8 +53,9 @@ PAIRS = 1.2  # times as fast as multiply-adds: from there on elements are paired
 
 
 def pairs(core: CoreSpeeds) -> bool:
-    """Whether a core is so much faster with paired elements of K."""
-    return core.paired_per_cycle >= PAIRS * core.vectors_per_cycle
+    """Whether a core is so much faster with paired elements of K than the class of its multiply-adds, which is the same
+    for equal cores."""
+    return core.paired_per_cycle >= PAIRS * VECTORS.of(core.vectors_per_cycle)
 
 
 def doubtful(core: CoreSpeeds) -> bool:

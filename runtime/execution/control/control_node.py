@@ -28,6 +28,10 @@ class ControlNode:
     def __init__(self, node: OnnxNode, stage: Stage, compiled: CompiledStage, rounds: Rounds) -> None:
         self.node, self._stage, self._compiled, self._rounds = node, stage, compiled, rounds
 
+    def of(self, node: OnnxNode) -> ControlNode:
+        """The same of another form of the node."""
+        return self if node is self.node else ControlNode(node, self._stage, self._compiled, self._rounds)
+
     def branch(self, attribute: str) -> Body:
         """The body that was made of a subgraph which runs once. Raises NoBody."""
         return self._body(attribute, {}, (), self._stage.repeated)

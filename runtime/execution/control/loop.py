@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.host.collected import none_of
+from brickrt.runtime.execution.control.appended import FIRST_STATE, Parts, appending
 from brickrt.runtime.execution.control.body import Body, Values
 from brickrt.runtime.execution.control.control_node import ControlNode, flag, unshared
 from brickrt.runtime.execution.control.stacked import Stacked
@@ -17,26 +18,39 @@ TRUE = np.array(True)  # what a body finds its condition to be: it would not run
 
 def run_loop(control: ControlNode, values: Values) -> list[Any]:
     """The last states, and what was stacked. States that a body gives back as they are stay what they were."""
+    what, whole = f"Loop node '{control.node.name}'", control.node.inputs
+    found = appending(control.node)
+    control = control.of(found.node)
     trips, condition, *given = (*control.node.inputs, "", "")[: max(2, len(control.node.inputs))]
     counter, going = (v.name for v in control.node.attrs["body"].input[:2])
     body = control.loop(given, {going: TRUE}, 2, [counter])
     most = int(values[trips].reshape(-1)[0]) if trips else math.inf
     states = {name: values[outer] if outer else None for name, outer in zip(body.inputs[2:], given)}
-    what = f"Loop node '{control.node.name}'"
-    stacks = [(name, Stacked(most, what)) for name in body.outputs[1 + len(states) :]]
+    parts = [Parts(state, values[whole[FIRST_STATE + state.place]], what) for state in found.states]
+    ends = body.graph.output[1 + len(states) : len(body.outputs) - sum(len(one.names) for one in parts)]
+    stacks = [(v.name, Stacked(most, what)) for v in ends]
     if not condition or flag(values[condition]):
-        _run(control, body, _Loop(counter, most, states, stacks), values)
+        _run(control, body, _Loop(counter, most, states, stacks, parts), values)
     results = (stack.result() for _, stack in stacks)
-    kinds = [v.type for v in body.graph.output[1 + len(states) :]]
-    stacked = [none_of(kind) if result is None else result for result, kind in zip(results, kinds, strict=True)]
-    return [*unshared(list(states.values()), stacks), *stacked]
+    stacked = [none_of(v.type) if result is None else result for result, v in zip(results, ends, strict=True)]
+    last = unshared(list(states.values()), stacks)
+    for state, one in zip(found.states, parts, strict=True):
+        last.insert(state.place, one.result())
+    return [*last, *stacked]
 
 
 class _Loop:
     """What changes from round to round: `states` by their names inside the body."""
 
-    def __init__(self, counter: str, most: float, states: dict[str, Any], stacks: list[tuple[str, Stacked]]) -> None:
-        self.counter, self.most, self.states, self.stacks = counter, most, states, stacks
+    def __init__(
+        self,
+        counter: str,
+        most: float,
+        states: dict[str, Any],
+        stacks: list[tuple[str, Stacked]],
+        parts: list[Parts],
+    ) -> None:
+        self.counter, self.most, self.states, self.stacks, self.parts = counter, most, states, stacks, parts
 
 
 def _run(control: ControlNode, body: Body, loop: _Loop, values: Values) -> None:
@@ -48,6 +62,8 @@ def _run(control: ControlNode, body: Body, loop: _Loop, values: Values) -> None:
     while count < loop.most:
         inside = {**fixed, **states, counter: np.array(count, np.int64)}
         control.round(body, inside, loop.stacks)
+        for one in loop.parts:
+            one.add(inside)
         for name, out in ends:
             states[name] = inside[out]
         count += 1

@@ -49,6 +49,14 @@ def test_turned_pictures_stand_upright(tensor):
     np.testing.assert_allclose(made, np.rot90(NCHW, -1, (2, 3)) / 255, rtol=1e-6)
 
 
+def test_files_are_closed(tensor, monkeypatch):
+    """Pillow closes a file by itself once its pixels are read, but not where only its header was."""
+    opened, original = [], Image.open
+    monkeypatch.setattr(Image, "open", lambda path: opened.append(original(path)) or opened[-1])
+    tensor(("N", 3, "H", "W"))
+    assert opened and all(image.fp is None or image.fp.closed for image in opened)
+
+
 def test_one_number_is_for_all_channels(tensor):
     np.testing.assert_allclose(tensor((1, 3, 6, 5), "--mean", "-0.5"), NCHW / 255 + 0.5, rtol=1e-6)
 

@@ -57,6 +57,8 @@ CASES = {
     "range": (node("Range", "a b c", "y"), [s(7), s(-3), s(-2)]),
     "range of nothing": (node("Range", "a b c", "y"), [s(3), s(3), s(1)]),
     "concat": (node("Concat", "a b a", "y", axis=1), [X, X[:, :1]]),
+    "expand": (node("Expand", "a b", "y"), [X[:, :1], i(2, 1, 3, 1)]),
+    "expand a number": (node("Expand", "a b", "y"), [X[0, 0, :1], i(0)]),
     "unsqueeze": (node("Unsqueeze", "a b", "y"), [X, i(-1, 0)]),
     "squeeze": (node("Squeeze", "a b", "y"), [X[:, :1, :1], i(-2)]),
     "scatter": (

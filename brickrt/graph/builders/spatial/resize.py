@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from brickrt.graph.builders.spatial.resize_taps import AxisResize, axis_taps, ne
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
 from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.types import Shape
 
 
 @builds("Upsample")
@@ -30,14 +32,24 @@ def resize(b: Builder, node: OnnxNode) -> str:
     """Resize to sizes or by scales. Opset 10 has only scales; all that came later is attributes with defaults."""
     if node.version < 11:
         return _simple(b, node, b.value(node.inputs[1]).reshape(-1).tolist())
-    attrs = {
+    shape = b.type(node.inputs[0]).shape
+    if 0 in shape:
+        raise Unsupported("Resize of an empty tensor")
+    attrs = resize_attributes(node)
+    roi, scales, sizes = (_list(b, optional(node, k)) for k in (1, 2, 3))
+    return _resized(b, node.inputs[0], resized_axes(attrs, shape, roi, scales, sizes), attrs)
+
+
+def resize_attributes(node: OnnxNode) -> dict[str, Any]:
+    """The attributes of a Resize node since opset 11, with their defaults."""
+    return {
         "coordinate_transformation_mode": "half_pixel",
         "nearest_mode": "round_prefer_floor",
         "cubic_coeff_a": -0.75,
         "extrapolation_value": 0.0,
+        "mode": "nearest",
         **node.attrs,
     }
-    return _resized(b, node.inputs[0], _axes(b, node), attrs)
 
 
 def _simple(b: Builder, node: OnnxNode, scales: Sequence[float]) -> str:
@@ -88,19 +100,17 @@ def saturated(x: Expr, dtype: np.dtype) -> Expr:
     return cast(minimum(maximum(x, like(x, limits.min)), like(x, limits.max)), dtype)
 
 
-def _axes(b: Builder, node: OnnxNode) -> list[AxisResize]:
-    shape = b.type(node.inputs[0]).shape
-    if 0 in shape:
-        raise Unsupported("Resize of an empty tensor")
-    axes = [normal_axis(axis, len(shape)) for axis in node.attrs.get("axes") or range(len(shape))]
-    scales, sizes = (_list(b, optional(node, k)) for k in (2, 3))
+def resized_axes(
+    attrs: Mapping[str, Any], shape: Shape, roi: list[float], scales: list[float], sizes: list[int]
+) -> list[AxisResize]:
+    """The axes of a tensor that are resized, by `scales` where `sizes` is empty."""
+    axes = [normal_axis(axis, len(shape)) for axis in attrs.get("axes") or range(len(shape))]
     if not sizes:
         resized = [_scaled(axis, shape[axis], s) for axis, s in zip(axes, scales, strict=True)]
     else:
-        resized = _sized(axes, shape, sizes, node.attrs.get("keep_aspect_ratio_policy", "stretch"))
-    if node.attrs.get("coordinate_transformation_mode") != "tf_crop_and_resize":
+        resized = _sized(axes, shape, sizes, attrs.get("keep_aspect_ratio_policy", "stretch"))
+    if attrs["coordinate_transformation_mode"] != "tf_crop_and_resize":
         return resized
-    roi = _list(b, optional(node, 1))
     spans = zip(roi[: len(axes)], roi[len(axes) :], strict=True)
     return [replace(a, roi=span) for a, span in zip(resized, spans, strict=True)]
 

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.paired import scheme
 from brickrt.ops.cpu.paired.kernel import PairedKernel
 from brickrt.ops.cpu.paired.scheme import tile_height
 from brickrt.ops.cpu.strassen.sizes import CHUNKS
@@ -133,11 +136,35 @@ def test_tiles_are_as_high_as_pays():
     assert len({tile_height(rows, 24) for rows in range(1, 3000)}) <= 8
 
 
+def kernel_of(isa, x, w):
+    y = dense(TensorType((len(x), w.shape[1]), F32))
+    a, b = (dense(TensorType(each.shape, each.dtype)) for each in (x, w))
+    _, (one,) = PairedKernel.classify(MatMul(), (a, b), y, Boxes.whole(y.shape), isa)
+    return PairedKernel(MatMul(), (a, b), y, isa, (False, True), one)
+
+
 @ISAS
 def test_memory_is_that_of_the_weights(isa):
     x, w = sample(64, 256, 512)
-    y = dense(TensorType((64, 512), F32))
-    a, b = (dense(TensorType(each.shape, each.dtype)) for each in (x, w))
-    _, (one,) = PairedKernel.classify(MatMul(), (a, b), y, Boxes.whole(y.shape), isa)
-    kernel = PairedKernel(MatMul(), (a, b), y, isa, (False, True), one)
-    assert sum(part.nbytes for part in kernel.pack_parts(1, w)) <= 1.02 * w.nbytes
+    assert sum(part.nbytes for part in kernel_of(isa, x, w).pack_parts(1, w)) <= 1.02 * w.nbytes
+
+
+def test_packing_takes_little_more():
+    x, w = sample(64, 1024, 4096)
+    kernel = kernel_of(HOST, x, w)
+    tracemalloc.start()
+    try:
+        kernel.pack_parts(1, w)
+        assert tracemalloc.get_traced_memory()[1] < 2 * w.nbytes
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("value", [0.5, np.inf])
+def test_columns_packed_a_few_at_a_time(value, monkeypatch):
+    x, w = sample(64, 70, 93)
+    w[3, 60] = value
+    whole = kernel_of(HOST, x, w).pack_parts(1, w)
+    monkeypatch.setattr(scheme, "SLICE", 1)
+    for part, wanted in zip(kernel_of(HOST, x, w).pack_parts(1, w), whole, strict=True):
+        np.testing.assert_array_equal(part, wanted)

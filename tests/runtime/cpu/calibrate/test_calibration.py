@@ -12,9 +12,9 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cpu.calibrate import calibration as calibrating
 from brickrt.runtime.cpu.calibrate.calibration import calibrated, calibration, measured
 from brickrt.runtime.cpu.calibrate.measured import LEVELS, CoreSpeeds, Measured
-from brickrt.runtime.cpu.calibrate.microbenchmarks import measure
+from brickrt.runtime.cpu.calibrate.microbenchmarks import OVER_L3, SoleCore, level_bytes, measure
 from brickrt.runtime.cpu.calibrate.planned_speeds import planned
-from brickrt.runtime.cpu.calibrate.probe_loops import LINKS, PERIODS, probes
+from brickrt.runtime.cpu.calibrate.probe_loops import LINKS, PERIODS, Probes, probes
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.engines import choose_engine
 
@@ -192,3 +192,24 @@ def test_measuring_gives_figures_that_can_be_kept(isa):
     assert found.implausible() is None
     assert found.bandwidth.keys() == found.core.bandwidth.keys() <= set(LEVELS)
     assert Measured.of(json.loads(json.dumps(asdict(found)))) == found
+
+
+def test_turns_of_memory_move_what_no_cache_can_hold():
+    """Neither what the turns of caches left there, nor what L3 keeps by chance of a buffer little larger than it."""
+    moved: list[range] = []
+
+    def stream(at: int, third: int, sweeps: int) -> None:
+        moved.append(range(at, at + 12 * third))
+
+    core = SoleCore(Probes(lambda *_: None, lambda *_: None, stream, lambda *_: None, chains=16, lanes=16), start=0)
+    parts, turns = level_bytes(SPEC), core.turns(level_bytes(SPEC), SPEC)
+    for level in ("l2", "l3"):
+        for _ in range(20):
+            turns[level]()
+    caches, moved[:] = list(moved), []
+    while not moved or len({r.start for r in moved}) == len(moved):
+        turns["memory"]()
+    assert max(r.stop for r in caches) <= min(r.start for r in moved)
+    assert max(r.stop for r in moved) <= SPEC.cores * max(parts.values())
+    assert sum(map(len, moved[:-1])) > 0.9 * OVER_L3 * SPEC.l3
+    assert "memory" not in level_bytes(replace(SPEC, l3=480 << 20))
