@@ -14,7 +14,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
@@ -150,8 +150,9 @@ class StreamPlanner:
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
         """Raises BrickError naming a node that is not run band by band."""
         graph, lanes = plan.graph, plan.device.lanes
-        # the products that Strassen's scheme pairs depend on where boxes begin
-        plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
+        # the rows that Strassen's scheme adds up depend on where boxes begin; of paired products each row is by itself
+        kept = {k: name for k, name in plan.algorithms.items() if name not in LEVELS or name == PAIRED}
+        plan = replace(plan, algorithms=kept)
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         axes = find_row_axes(graph, AXIS, blocks)
         slices = {name for name in slices if name not in axes.rolls}
