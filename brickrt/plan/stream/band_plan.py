@@ -7,12 +7,15 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickrt.graph.ir import Node
+from brickrt.ops.cpu.strassen.sizes import chunks_of, group_columns
 from brickrt.ops.expr import arg
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes, Shape
+from brickrt.plan.cost.strassen import F32_BYTES, PAIRED
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_schedule import BandSchedule
@@ -21,6 +24,7 @@ from brickrt.plan.subgraph import Subgraph
 
 COLUMNS = 64  # columns of a strip are a multiple of this
 FEW_COLUMNS = 4  # columns of a piece are, where there are no partial reductions
+FEW_PIXELS = 256  # that read the weights of a product with paired elements at least, in all but small bands
 PIECES = 2  # tasks per core, of a layer that is cut once more
 
 
@@ -122,15 +126,36 @@ class _BandPlanner:
         for k in partials:
             self.boxes[k] = self.schedule.box(graph.nodes[k].output, self.band)
         extents, step = tuple(box.extents[0].tolist()), self.column_step(unit, partials)
-        brick = band_brick(unit.brick, extents, self.schedule.axes.of(output), self.plan.device.cores, step)
+        most = self.paired_brick(unit) if self.paired(unit) else unit.brick
+        brick = band_brick(most, extents, self.schedule.axes.of(output), self.plan.device.cores, step)
         band = tuple(min(a, b) for a, b in zip(unit.band, brick, strict=True))
         node_bricks = unit.node_bricks if unit.strategy == "padded" else (brick,)
         return replace(unit, brick=brick, band=band, node_bricks=node_bricks, partial_reductions=partials)
+
+    def paired(self, unit: Subgraph) -> bool:
+        """Whether a unit is a product with paired elements."""
+        return unit.strategy != "padded" and self.plan.algorithms.get(unit.nodes[-1]) == PAIRED
+
+    def paired_brick(self, unit: Subgraph) -> Shape:
+        """The brick of a product with paired elements, of which images have no more pixels than their scaled copies
+        have room for in half of L2, or few: rows of large images are longer."""
+        graph, device = self.plan.graph, self.plan.device
+        node = graph.nodes[unit.nodes[-1]]
+        if not isinstance(node.op, Conv):
+            return unit.brick
+        each = F32_BYTES * chunks_of(graph.ins(node)[0].shape[1], device.lanes, 0)[1]
+        edges, room = list(unit.brick), max(FEW_PIXELS, device.l2 // 2 // each)
+        for axis in reversed(range(2, len(edges))):
+            edges[axis] = min(edges[axis], room)
+            room = max(1, room // edges[axis])
+        return tuple(edges)
 
     def column_step(self, unit: Subgraph, partials: Sequence[int]) -> int:
         """Columns that pieces have a multiple of: whole segments of partial reductions. 0 where columns must stay
         together, as norms round otherwise, or each piece would compute the scores of an attention."""
         op, rank = self.plan.graph.nodes[unit.nodes[-1]].op, len(unit.brick)
+        if isinstance(op, MatMul) and self.paired(unit):
+            return group_columns(self.plan.device.lanes, 0)
         scores = isinstance(op, MatMul) and unit.strategy == "padded"
         if scores or (isinstance(op, Rowwise) and rank - 1 in op.axes):
             return 0

@@ -162,6 +162,22 @@ def schedule_pass(
         ahead = min(max(ahead + scheduler.late, 4 * ahead), MOST_AHEAD)
 
 
+def computed_nodes(network: Network, number: int) -> set[int]:
+    """The nodes that pass `number` may compute: what its targets are made of, but for what earlier passes leave."""
+    graph, swept = network.graph, network.swept
+    known = {n for n, level in swept.collected.items() if level < number} | network.resident
+    known |= {name for name in network.spilled if swept.level[name] < number}
+    filed = (*graph.outputs, *network.spilled)
+    names = {name for name in (*swept.collected, *filed) if swept.level.get(name) == number}
+    found = set[int]()
+    for k in reversed(range(len(graph.nodes))):
+        node = graph.nodes[k]
+        if node.output in names and node.output not in known:
+            found.add(k)
+            names.update(node.inputs)
+    return found
+
+
 class _Scheduler:
     """Goes through the units backwards, from what the pass is for."""
 

@@ -91,17 +91,17 @@ def _search(
     that make up for it, no others are tried."""
     best: Candidate | None = None
     least: Candidate | None = None
-    found = Known()
+    found, gains = Known(), dict[tuple[int, int, float], Gain]()
     heights, idle = _heights(planner), 0
     for strips in _strips(planner):
         near = heights.index(least.plan.rows) if least else len(heights) - 1
-        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found, full), heights, near)
-        if fits is None or fits.plan.rows < heights[0]:
-            known = fits or smallest
-            assert known is not None
+        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found, full, gains), heights, near)
+        known = fits or smallest
+        assert known is not None
+        if (fits is None or fits.plan.rows < heights[0]) and _keeps_much(known):
             taller = heights[: heights.index(known.plan.rows) + (fits is None)]
             other, small = _tallest(
-                _Candidates(planner, slices, asked, strips, LONG, found, full), taller, len(taller) - 1
+                _Candidates(planner, slices, asked, strips, LONG, found, full, gains), taller, len(taller) - 1
             )
             smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
             fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
@@ -119,6 +119,11 @@ def _search(
     return best, least
 
 
+def _keeps_much(one: Candidate) -> bool:
+    """Whether rows that are kept between bands take enough for another way of keeping them to be tried."""
+    return one.memory.persistent - sum(one.plan.always.values()) > (1 - LESS) * one.memory.total
+
+
 def _largest(least: Candidate) -> str:
     """What takes most of it."""
     memory, whole = least.memory, sum(least.plan.always.values())
@@ -134,6 +139,14 @@ def _largest(least: Candidate) -> str:
 
 
 @dataclass(frozen=True)
+class Gain:
+    """By how many times the tables and the arena of taller bands were as large, when they took no less."""
+
+    tables: float
+    arena: float
+
+
+@dataclass(frozen=True)
 class _Candidates:
     """Candidates of one number of strips and one way of keeping rows, by the height of their bands."""
 
@@ -144,6 +157,7 @@ class _Candidates:
     saved: float
     known: Known
     full: Full
+    gains: dict[tuple[int, int, float], Gain]
 
     def of(self, rows: int) -> Candidate:
         """The candidate in bands of `rows` rows."""
@@ -179,10 +193,13 @@ def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Cand
     at, one = near, candidates.of(heights[near])
     for step in (-1, 1):
         while one.memory.total > candidates.asked.limit and 0 <= at + step < len(heights):
-            if step < 0 and not _may_take_less(one, heights[at + step], candidates.planner):
+            if step < 0 and not _may_take_less(one, heights[at + step], candidates):
                 break
             other = candidates.of(heights[at + step])
             if other.memory.total >= one.memory.total:
+                if step < 0 and one.memory.tables and one.memory.arena:
+                    gain = Gain(other.memory.tables / one.memory.tables, other.memory.arena / one.memory.arena)
+                    candidates.gains[one.plan.rows, other.plan.rows, candidates.saved] = gain
                 break
             at, one = at + step, other
         if at != near:
@@ -190,10 +207,13 @@ def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Cand
     return one, at
 
 
-def _may_take_less(one: Candidate, rows: int, planner: StreamPlanner) -> bool:
+def _may_take_less(one: Candidate, rows: int, candidates: _Candidates) -> bool:
     """Whether taller bands, of so many `rows`, may take less. The arena grows as they do; tables are fewer of bands
     that run ahead or are like no others: of bands twice as tall half. Where tensors do not advance in every band, rows
-    that are kept may be fewer too."""
+    that are kept may be fewer too. What they saved in fewer strips is known."""
+    planner, gain = candidates.planner, candidates.gains.get((one.plan.rows, rows, candidates.saved))
+    if gain is not None:
+        return (1 - gain.tables) * one.memory.tables > (gain.arena - 1) * one.memory.arena
     if one.memory.tables <= TABLES or planner.uneven or one.plan.rows < planner.coarsest:
         return one.memory.tables > TABLES
     sweeps = one.plan.sweeps

@@ -62,10 +62,10 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
     return bands[which.reshape(-1)].astype(np.int64)
 
 
-def rows_repeat(graph: Graph, axes: RowAxes) -> bool:
-    """Whether every swept row is computed as other rows are, by nodes that know where in the image a row lies. Resizes
-    by a factor that is no simple one, and constants with rows, are not."""
-    return all(_repeats(graph, node, axes) for node in graph.nodes if node.output in axes.axes)
+def row_repeats(graph: Graph, node: Node, axes: RowAxes) -> bool:
+    """Whether a node computes every swept row as it does others, wherever in the image these lie. Resizes by a factor
+    that is no simple one, and operators with constants that have rows, do not."""
+    return node.output not in axes.axes or _repeats(graph, node, axes)
 
 
 def share_of_new_bands(schedule: BandSchedule, whole: bool) -> float:
@@ -168,8 +168,10 @@ def _region(region: Boxes, axis: int, before: np.ndarray) -> list[np.ndarray]:
 
 def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
     """Whether a node reads other elements of a constant in other bands."""
-    some = boxes.take(np.flatnonzero(boxes.volumes))
     constants = [i for i, name in enumerate(node.inputs) if name in graph.constants]
+    if not constants:
+        return False
+    some = boxes.take(np.flatnonzero(boxes.volumes))
     regions = (node.op.region(i, some, graph.ins(node), graph.out(node)) for i in constants)
     return any(bool((region.lo != region.lo[:1]).any()) for region in regions)
 

@@ -14,11 +14,11 @@ from brickrt.ops.base import Op
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.strassen import LEVELS
+from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
-from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_pass
+from brickrt.plan.stream.band_schedule import BandSchedule, Network, computed_nodes, schedule_pass
 from brickrt.plan.stream.band_storage import (
     SHORT,
     BandStorage,
@@ -27,7 +27,7 @@ from brickrt.plan.stream.band_storage import (
     stored_bytes,
     stored_shape,
 )
-from brickrt.plan.stream.equal_bands import equal_bands, rows_repeat, share_of_new_bands
+from brickrt.plan.stream.equal_bands import equal_bands, row_repeats, share_of_new_bands
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.strip_parts import Standing, strip_extents, strip_parts
@@ -142,6 +142,7 @@ class StreamPlanner:
     network: Network
     always: dict[str, int]
     _known: dict[tuple[int, int, bool, float], Sweep] = field(default_factory=dict, repr=False)
+    _stored: dict[tuple[int, tuple[str, ...]], Sweep] = field(default_factory=dict, repr=False)
     _samples: dict[tuple[int, tuple[int, ...]], list[tuple[BandSchedule, int]]] = field(
         default_factory=dict, repr=False
     )
@@ -150,8 +151,9 @@ class StreamPlanner:
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
         """Raises BrickError naming a node that is not run band by band."""
         graph, lanes = plan.graph, plan.device.lanes
-        # the products that Strassen's scheme pairs depend on where boxes begin
-        plan = replace(plan, algorithms={k: name for k, name in plan.algorithms.items() if name not in LEVELS})
+        # the rows that Strassen's scheme adds up depend on where boxes begin; of paired products each row is by itself
+        kept = {k: name for k, name in plan.algorithms.items() if name not in LEVELS or name == PAIRED}
+        plan = replace(plan, algorithms=kept)
         blocks = {name: lanes for name, layout in plan.layouts.items() if layout == "blocked"}
         axes = find_row_axes(graph, AXIS, blocks)
         slices = {name for name in slices if name not in axes.rolls}
@@ -288,15 +290,26 @@ class StreamPlanner:
 
     @cached_property
     def _new_bands(self) -> tuple[float, ...]:
-        """The share of bands that are like none before, of each pass, by a sample of tall ones."""
-        passes = range(self.network.swept.passes)
-        if rows_repeat(self.plan.graph, self.network.swept.axes) and not self.uneven:
-            return (0.0,) * len(passes)
+        """The share of bands that are like none before, of each pass, by a sample of tall ones. Where a node makes each
+        band of a pass new, so it does in later passes that compute it."""
+        graph, axes = self.plan.graph, self.network.swept.axes
+        unlike = {k for k, node in enumerate(graph.nodes) if not row_repeats(graph, node, axes)}
         rows = max(1, self.tall // SAMPLED_BANDS)
         rows = rows if self.uneven else min(rows, SAMPLED_ROWS)
-        most = None if self.uneven else SAMPLED_BANDS
-        samples = (schedule_pass(self.network, number, rows, most=most) for number in passes)
-        return tuple(share_of_new_bands(one, self.uneven) for one in samples)
+        found, certain = list[float](), list[set[int]]()
+        for number in range(self.network.swept.passes):
+            here = unlike & computed_nodes(self.network, number)
+            if not here and not self.uneven:
+                found.append(0.0)
+                continue
+            if any(some <= here for some in certain):
+                found.append(1.0)
+                continue
+            schedule = schedule_pass(self.network, number, rows, most=None if self.uneven else SAMPLED_BANDS)
+            found.append(share_of_new_bands(schedule, self.uneven))
+            if found[-1] == 1.0 and here:
+                certain.append(here)
+        return tuple(found)
 
     def _whole_sweep(self, number: int, rows: int, sample: bool, saved: float) -> Sweep:
         """The sweep of a pass that is not cut in strips."""
@@ -319,8 +332,15 @@ class StreamPlanner:
         times: int = 1,
     ) -> Sweep:
         storage = store_pass(self.plan, schedule, self.always, extents, saved)
+        kinds = tuple(one.kind for one in storage.tensors.values())
+        if sample and (id(schedule), kinds) in self._stored:  # as where few rows are kept, whatever the share
+            return self._stored[id(schedule), kinds]
         share = (schedule.bands - schedule.ahead) / max(1, -(-self.network.tall // schedule.height))
-        return Sweep(number, schedule, storage, before, times, share, self._new_bands[number] if sample else None)
+        new = self._new_bands[number] if sample else None
+        made = Sweep(number, schedule, storage, before, times, share, new)
+        if sample:
+            self._stored[id(schedule), kinds] = made
+        return made
 
 
 def _maker(graph: Graph, name: str) -> Op | None:

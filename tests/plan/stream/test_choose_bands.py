@@ -1,24 +1,29 @@
 """Bands and strips are chosen within a limit, or refused with the least that would do, without lowering anything."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from brickrt.plan.stream import stream_plan
 from brickrt.plan.stream.band_schedule import schedule_pass
-from brickrt.plan.stream.band_storage import common_extents
+from brickrt.plan.stream.band_storage import LONG, SHORT, common_extents
 from brickrt.plan.stream.choose_bands import (
     HEIGHTS,
     SAMPLING,
     Candidate,
     MemoryLimit,
     TooLittleMemory,
+    _Candidates,
+    _least,
     choose_bands,
 )
-from brickrt.plan.stream.stream_memory import project_stream
+from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.plan.stream.strip_parts import strip_extents, strip_parts
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
@@ -154,3 +159,47 @@ def test_extents_of_strips_are_those_of_their_schedules(name: str, size: int):
             across = [k for k in range(len(extents)) if k != swept.axes.of(output)]
             assert [found[output][strip].tolist()[k] for k in across] == [extents[k] for k in across], output
     assert len(parts) == 4
+
+
+POSITIONS = np.random.default_rng(3).standard_normal((1, 3, 512, 1)).astype(np.float32)
+
+
+def test_what_makes_bands_new_is_looked_at_in_one_pass(monkeypatch: pytest.MonkeyPatch):
+    """Positions are added to rows: no band of any pass that computes them is like another."""
+    nodes = [node("Add", "x positions", "a0")]
+    for number in range(3):
+        nodes.append(node("InstanceNormalization", f"a{number} one zero", f"a{number + 1}"))
+    ones = {"one": np.ones(3, np.float32), "zero": np.zeros(3, np.float32)}
+    network = model(nodes, [tensor("x", [1, 3, 512, 512])], "a3", positions=POSITIONS, **ones)
+    scheduled = []
+    monkeypatch.setattr(stream_plan, "schedule_pass", lambda *a, **k: scheduled.append(a) or schedule_pass(*a, **k))
+    swept = planner_of(plan_of(network))
+    sweeps = swept.stream_plan(8, sample=True).sweeps
+    assert len(sweeps) > 3 and {sweep.new for sweep in sweeps} == {1.0}
+    assert len(scheduled) == len(sweeps) + 1
+
+
+def test_rows_that_are_kept_alike_are_looked_at_once():
+    """Layers of pixels keep no rows: what is ready for two ways of keeping them is the same."""
+    network = model([node("Relu", "x", "a"), node("Sigmoid", "a", "y")], [tensor("x", [1, 3, 512, 512])])
+    swept = planner_of(plan_of(network))
+    short, long = (swept.stream_plan(8, (2,), sample=True, saved=saved).sweeps for saved in (SHORT, LONG))
+    assert len(short) == len(long) and all(a is b for a, b in zip(short, long, strict=True))
+
+
+def test_taller_bands_that_saved_no_tables_are_not_tried_in_more_strips(monkeypatch: pytest.MonkeyPatch):
+    """There the arena does not tell, as bands are unlike each other."""
+    monkeypatch.setattr(StreamPlanner, "uneven", True)
+    swept, gains, tried = planner("unet", 256), {}, []
+    memory = StreamMemory(runtime=0, constants=0, persistent=0, arena=10 * MIB, scratch=0, tables=40 * MIB, buffers=0)
+
+    def of(self: _Candidates, rows: int) -> Candidate:
+        tried.append((self.strips, rows))
+        plan = SimpleNamespace(rows=rows, strips=self.strips)
+        return Candidate(plan, replace(memory, arena=memory.arena * rows // 8), 0.0)
+
+    monkeypatch.setattr(_Candidates, "of", of)
+    for strips in ((1,), (2,)):
+        asked = MemoryLimit(1, 2, RUNTIME)
+        _least(_Candidates(swept, (), asked, strips, SHORT, Known(), {}, gains), [16, 8], 1)
+    assert tried == [((1,), 8), ((1,), 16), ((2,), 8)]
