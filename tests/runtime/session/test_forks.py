@@ -17,7 +17,7 @@ from tests.support.cuda.host_kernels import needs_compiler
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
-LIMIT = 60  # seconds, after which something hangs
+LIMIT = 120  # seconds, after which something hangs
 BEGINNING = f"""
 import os, signal, sys, threading
 sys.path[:] = {sys.path!r}
@@ -42,7 +42,7 @@ def child_of(work):
     child = os.fork()
     if child:
         return child
-    signal.alarm(20)  # the end of a child that hangs
+    signal.alarm(40)  # the end of a child that hangs
     sys.exit(0 if work() else 3)
 
 def check(child):
@@ -92,7 +92,7 @@ class Forks(Afterwards):
     def began(self, tasks, rows):
         if self.child is None:
             self.child = os.fork()
-            signal.alarm(0 if self.child else 20)
+            signal.alarm(0 if self.child else 40)
 
 observer = Forks(lambda told: None)
 runtime = Runtime(layers(6), device="cpu", threads=2, watch=observer)
