@@ -17,7 +17,7 @@ from brickrt.graph.builders.attention import attention
 from brickrt.graph.builders.integers import packed_weights
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products, quantized_recurrent
-from brickrt.graph.builders.shapes import indexing, movement, selection, shape, top
+from brickrt.graph.builders.shapes import indexing, movement, placing, selection, shape, top
 from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "normalization",
     "packed_weights",
     "padding",
+    "placing",
     "pooling",
     "quantization",
     "quantized_products",
