@@ -13,8 +13,8 @@ from brickrt.graph.builders.shapes.indexing import MOST_INDICES, check_rank, con
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.operators.move import Concat
 
-_MOST_ROWS = 1 << 20
-"""Positions that are looked at to find that they are a box."""
+_MOST_ELEMENTS = 1 << 23
+"""Elements of indices that are looked at to find that they are a box."""
 
 
 @builds("ScatterND")
@@ -27,7 +27,7 @@ def scatter_parts(b: Builder, node: OnnxNode) -> str:
     depth = indices.shape[-1]
     if b.type(updates).shape != (*indices.shape[:-1], *shape[depth:]):
         raise ValueError(f"updates {list(b.type(updates).shape)} do not suit indices {list(indices.shape)}")
-    return _placed(b, x, indices.reshape(-1, depth), updates)
+    return _placed(b, x, indices, updates)
 
 
 @builds("Scatter", "ScatterElements")
@@ -41,7 +41,7 @@ def scatter_elements(b: Builder, node: OnnxNode) -> str:
         raise ValueError(f"updates {list(b.type(updates).shape)} do not suit indices {list(indices.shape)}")
     at = np.indices(indices.shape, np.int64)
     at[axis] = indices
-    return _placed(b, x, at.reshape(len(shape), -1).T, updates)
+    return _placed(b, x, np.moveaxis(at, 0, -1), updates)
 
 
 def _positions(b: Builder, node: OnnxNode) -> np.ndarray:
@@ -49,15 +49,15 @@ def _positions(b: Builder, node: OnnxNode) -> np.ndarray:
     how = node.attrs.get("reduction", "none")
     if how not in ("none", b"none"):
         raise Unsupported(f"{node.op_type} with reduction {how}")
-    indices = constant_positions(b, node, _MOST_ROWS)
+    indices = constant_positions(b, node, _MOST_ELEMENTS)
     if not indices.size:
         raise Unsupported("no positions")
     return indices.astype(np.int64)
 
 
 def _placed(b: Builder, x: str, at: np.ndarray, updates: str) -> str:
-    """x with updates at positions [N, K] along its first K axes: by parts where these are a box, else row by row."""
-    shape, depth = b.type(x).shape, at.shape[1]
+    """x with updates at positions […, K] along its first K axes: by parts where these are a box, else row by row."""
+    shape, depth = b.type(x).shape, at.shape[-1]
     extents = np.array(shape[:depth], np.int64)
     if np.any((at < -extents) | (at >= extents)):
         raise ValueError(f"an index is outside a tensor {list(shape)}")
@@ -66,16 +66,22 @@ def _placed(b: Builder, x: str, at: np.ndarray, updates: str) -> str:
     if sides is not None:
         part = view(b, updates, (*map(len, sides), *shape[depth:]))
         return _into_box(b, x, part, sides, 0)
-    return _row_by_row(b, x, at @ _strides(shape[:depth]), updates, depth)
+    return _row_by_row(b, x, at.reshape(-1, depth) @ _strides(shape[:depth]), updates, depth)
 
 
 def _box(at: np.ndarray) -> list[list[int]] | None:
-    """The positions along each axis whose combinations, the last axis first, are `at` [N, K]; None if none are."""
-    sides = [list(dict.fromkeys(column.tolist())) for column in at.T]
-    if math.prod(map(len, sides)) != len(at):
+    """The positions along each of K axes whose combinations are `at` [n0, …, K], of which each axis but the last counts
+    those of one; None where no such are, and where the box has been reshaped."""
+    depth = at.shape[-1]
+    if at.ndim - 1 != depth:
         return None
-    grid = np.stack(np.meshgrid(*sides, indexing="ij"), -1).reshape(at.shape)
-    return sides if np.array_equal(grid, at) else None
+    starts = [tuple(slice(None) if k == axis else 0 for k in range(depth)) for axis in range(depth)]
+    lines = [at[(*start, axis)] for axis, start in enumerate(starts)]
+    if any(len(np.unique(line)) < len(line) for line in lines):
+        return None
+    grids = np.meshgrid(*lines, indexing="ij", sparse=True)
+    same = all(bool((at[..., axis] == grid).all()) for axis, grid in enumerate(grids))
+    return [line.tolist() for line in lines] if same else None
 
 
 def _into_box(b: Builder, x: str, part: str, sides: Sequence[Sequence[int]], axis: int) -> str:
