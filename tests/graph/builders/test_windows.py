@@ -94,9 +94,27 @@ def test_max_pool_of_integers(dtype: type) -> None:
     check("MaxPool", 12, [x], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
 
 
-def test_max_pool_indices_run_on_the_host() -> None:
+INDEXED = {
+    "tiles": ((2, 3, 4, 6), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "a row left over": ((1, 2, 7, 5), {"kernel_shape": [2, 3], "strides": [2, 1]}),
+    "dilated": ((2, 1, 9, 8), {"kernel_shape": [3, 3], "dilations": [2, 3]}),
+    "one element": ((2, 2, 5, 4), {"kernel_shape": [1, 1], "strides": [2, 1]}),
+    "a volume": ((1, 2, 4, 4, 6), {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]}),
+    "a line": ((2, 2, 9), {"kernel_shape": [4], "strides": [3]}),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_max_pool_indices(name: str) -> None:
+    """The first of equal maxima counts."""
+    shape, attrs = INDEXED[name]
+    check("MaxPool", 12, [np.round(data(*shape))], outputs=2, **attrs)
+
+
+@pytest.mark.parametrize("attrs", [{"pads": [1, 0, 0, 0]}, {"storage_order": 1}, {"ceil_mode": 1, "strides": [3, 3]}])
+def test_other_max_pool_indices_run_on_the_host(attrs: dict) -> None:
     with pytest.raises(Unsupported, match="Indices"):
-        run_model(*one_node("MaxPool", 12, [data(1, 1, 4, 4)], outputs=2, kernel_shape=[2, 2]))
+        run_model(*one_node("MaxPool", 12, [data(1, 1, 5, 4)], outputs=2, kernel_shape=[2, 3], **attrs))
 
 
 @pytest.mark.parametrize("include", [0, 1])
