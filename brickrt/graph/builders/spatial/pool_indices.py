@@ -41,7 +41,8 @@ def max_indices(b: Builder, x: str, pool: Pool, outputs: Shape) -> str:
 
     def position(*operands: Expr) -> Expr:
         corners, elements = operands[: len(offsets)], operands[len(offsets) :]
-        best, at = elements[0], const(places[0], INT64)
+        best = elements[0]
+        at: Expr = const(places[0], INT64)
         for place, element in zip(places[1:], elements[1:], strict=True):
             at = where(apply("gt", element, best), const(place, INT64), at)
             best = apply("max", best, element)
