@@ -17,8 +17,8 @@ from brickrt.graph.builders.attention import attention
 from brickrt.graph.builders.integers import packed_weights
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products, quantized_recurrent
-from brickrt.graph.builders.shapes import indexing, movement, selection, shape, top
-from brickrt.graph.builders.spatial import convolution, padding, pooling, resize
+from brickrt.graph.builders.shapes import indexing, movement, placing, selection, shape, top
+from brickrt.graph.builders.spatial import convolution, folding, padding, pooling, resize
 
 __all__ = [
     "activation",
@@ -30,6 +30,7 @@ __all__ = [
     "cumulative",
     "einsum",
     "elementwise",
+    "folding",
     "fourier",
     "indexing",
     "local_norm",
@@ -38,6 +39,7 @@ __all__ = [
     "normalization",
     "packed_weights",
     "padding",
+    "placing",
     "pooling",
     "quantization",
     "quantized_products",

@@ -31,6 +31,7 @@ ON_HOST = {
     r"test_training_dropout.*": "Dropout in training",
     r"test_einsum_batch_diagonal": "diagonal",
     r"test_maxpool_with_argmax.*": "Indices",
+    r"test_scatter.*_(add|multiply|max|min|duplicate_indices|reduction_\w+|element_indices)": "combined updates",
     r"test_identity_(sequence|opt)": "no arrays",
     r"test_equal_string.*": "strings",
     r"test_dft_irfft.*": "an inverse transform to real numbers",
@@ -38,6 +39,7 @@ ON_HOST = {
     r"test_lstm_with_peepholes": "peepholes",
 }
 WITHOUT_CASES = {"GlobalLpPool"}
+AT_CONSTANT_POSITIONS = {"Gather", "GatherND", "GatherElements", "Scatter", "ScatterElements", "ScatterND"}
 TOLERANCES = {np.dtype(np.float16): (1e-3, 1e-4)}
 # Values halfway between two integers in float32 are not in float64, in which definitions are evaluated.
 OFF_BY_ONE = re.compile("test_dynamicquantizelinear.*")
@@ -62,7 +64,7 @@ def cases() -> dict[str, list[TestCase]]:
 def test_cases_of_operator(op_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(common, "IMAGE", 0)  # what is built for images only is built for the small tensors of cases
     assert bool(cases()[op_type]) == (op_type not in WITHOUT_CASES)
-    verify(cases()[op_type], ["indices"] if op_type in ("Gather", "GatherND") else [])
+    verify(cases()[op_type], ["indices"] if op_type in AT_CONSTANT_POSITIONS else [])
 
 
 def test_bodies_of_functions() -> None:

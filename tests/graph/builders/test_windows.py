@@ -94,9 +94,27 @@ def test_max_pool_of_integers(dtype: type) -> None:
     check("MaxPool", 12, [x], kernel_shape=[3, 3], pads=[1, 1, 1, 1])
 
 
-def test_max_pool_indices_run_on_the_host() -> None:
+INDEXED = {
+    "tiles": ((2, 3, 4, 6), {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "a row left over": ((1, 2, 7, 5), {"kernel_shape": [2, 3], "strides": [2, 1]}),
+    "dilated": ((2, 1, 9, 8), {"kernel_shape": [3, 3], "dilations": [2, 3]}),
+    "one element": ((2, 2, 5, 4), {"kernel_shape": [1, 1], "strides": [2, 1]}),
+    "a volume": ((1, 2, 4, 4, 6), {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]}),
+    "a line": ((2, 2, 9), {"kernel_shape": [4], "strides": [3]}),
+}
+
+
+@pytest.mark.parametrize("name", INDEXED)
+def test_max_pool_indices(name: str) -> None:
+    """The first of equal maxima counts."""
+    shape, attrs = INDEXED[name]
+    check("MaxPool", 12, [np.round(data(*shape))], outputs=2, **attrs)
+
+
+@pytest.mark.parametrize("attrs", [{"pads": [1, 0, 0, 0]}, {"storage_order": 1}, {"ceil_mode": 1, "strides": [3, 3]}])
+def test_other_max_pool_indices_run_on_the_host(attrs: dict) -> None:
     with pytest.raises(Unsupported, match="Indices"):
-        run_model(*one_node("MaxPool", 12, [data(1, 1, 4, 4)], outputs=2, kernel_shape=[2, 2]))
+        run_model(*one_node("MaxPool", 12, [data(1, 1, 5, 4)], outputs=2, kernel_shape=[2, 3], **attrs))
 
 
 @pytest.mark.parametrize("include", [0, 1])
@@ -165,3 +183,38 @@ def test_integer_average_runs_on_the_host() -> None:
     model, feeds = one_node("AveragePool", 22, [np.ones((1, 1, 4, 4), np.int32)], kernel_shape=[2, 2])
     with pytest.raises(Unsupported, match="int32"):
         run_model(model, feeds)
+
+
+FOLDS = {
+    "overlapping": ((5, 5), (3, 3), {"strides": [2, 2], "pads": [1, 1, 1, 1]}),
+    "side by side": ((4, 6), (2, 3), {"strides": [2, 3]}),
+    "an edge uncovered": ((7, 7), (2, 2), {"strides": [2, 2]}),
+    "dilated": ((7, 9), (3, 2), {"strides": [1, 2], "dilations": [2, 1], "pads": [2, 0, 1, 1]}),
+    "with gaps": ((8,), (3,), {"strides": [4]}),
+    "volumes": ((3, 4, 5), (2, 2, 1), {"strides": [1, 2, 1]}),
+}
+
+
+@pytest.mark.parametrize("name", FOLDS)
+def test_fold(name: str) -> None:
+    image, block, attrs = FOLDS[name]
+    rank = len(image)
+    strides, dilations = (attrs.get(a, [1] * rank) for a in ("strides", "dilations"))
+    pads = attrs.get("pads", [0] * 2 * rank)
+    padded = [n + lo + hi for n, lo, hi in zip(image, pads[:rank], pads[rank:], strict=True)]
+    places = [(n - d * (k - 1) - 1) // s + 1 for n, k, s, d in zip(padded, block, strides, dilations, strict=True)]
+    x = data(2, 3 * int(np.prod(block)), int(np.prod(places)))
+    check("Col2Im", 18, [x, np.array(image), np.array(block)], **attrs)
+
+
+def test_fold_refuses_what_does_not_cover_the_image() -> None:
+    for x, image, block in [((1, 4, 3), [3, 3], [2, 2]), ((1, 5, 4), [3, 3], [2, 2]), ((1, 4, 4), [3, 3], [2])]:
+        with pytest.raises(ValueError, match="block"):
+            run_model(*one_node("Col2Im", 18, [data(*x), np.array(image), np.array(block)]))
+
+
+def test_fold_of_infinity_leaves_other_pixels_alone() -> None:
+    x = data(1, 4, 4)
+    x[0, 0, 0] = np.inf
+    (y,) = run_model(*one_node("Col2Im", 18, [x, np.array([3, 3]), np.array([2, 2])]))
+    assert np.isinf(y[0, 0, 0, 0]) and np.isfinite(y).sum() == 8

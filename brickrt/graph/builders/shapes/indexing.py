@@ -13,15 +13,15 @@ from brickrt.graph.builders.scalar import like, where
 from brickrt.graph.errors import Unsupported
 
 # A table is part of the plan, so it must stay small beside the tensors.
-_MOST_INDICES = 1 << 16
+MOST_INDICES = 1 << 16
 
 
-def _constant_positions(b: Builder, node: OnnxNode) -> np.ndarray:
+def constant_positions(b: Builder, node: OnnxNode, most: int = MOST_INDICES) -> np.ndarray:
     """The second input of a node, of which a table is made. Raises Unsupported where it is not known, or too large."""
     indices = b.known(node.inputs[1])
     if indices is None:
         raise Unsupported(f"{node.op_type} at positions known only when it runs")
-    if indices.size > _MOST_INDICES:
+    if indices.size > most:
         raise Unsupported(f"{node.op_type} at {indices.size} positions")
     return indices
 
@@ -29,7 +29,7 @@ def _constant_positions(b: Builder, node: OnnxNode) -> np.ndarray:
 @builds("Gather")
 def gather(b: Builder, node: OnnxNode) -> str:
     """Elements at constant positions along an axis."""
-    x, indices = node.inputs[0], _constant_positions(b, node)
+    x, indices = node.inputs[0], constant_positions(b, node)
     shape = b.type(x).shape
     axis = normal_axis(node.attrs.get("axis", 0), len(shape))
     table = [int(k) + shape[axis] * (k < 0) for k in indices.reshape(-1)]
@@ -41,7 +41,7 @@ def gather(b: Builder, node: OnnxNode) -> str:
 @builds("GatherND")
 def gather_parts(b: Builder, node: OnnxNode) -> str:
     """The parts of a tensor at constant positions along its first axes, as a Gather along all of these in one."""
-    x, indices = node.inputs[0], _constant_positions(b, node)
+    x, indices = node.inputs[0], constant_positions(b, node)
     shape = b.type(x).shape
     at = _with_batches(indices, shape, node.attrs.get("batch_dims", 0))
     lead, rest = shape[: at.shape[-1]], shape[at.shape[-1] :]
@@ -52,6 +52,43 @@ def gather_parts(b: Builder, node: OnnxNode) -> str:
     table = (at @ np.array(strides, np.int64)).reshape(-1).tolist()
     rows = view(b, x, (math.prod(lead), *rest))
     return view(b, take(b, rows, {0: table}), (*indices.shape[:-1], *rest))
+
+
+@builds("GatherElements")
+def gather_elements(b: Builder, node: OnnxNode) -> str:
+    """Elements at constant positions along an axis. The first and last axes along which all positions are alike stay;
+    those between them are one axis of a Gather."""
+    x, indices = node.inputs[0], constant_positions(b, node, MOST_INDICES << 4)
+    shape = b.type(x).shape
+    axis = normal_axis(node.attrs.get("axis", 0), len(shape))
+    check_rank(indices, len(shape))
+    if any(n > e for k, (n, e) in enumerate(zip(indices.shape, shape, strict=True)) if k != axis):
+        raise ValueError(f"indices {list(indices.shape)} do not suit a tensor {list(shape)}")
+    if not indices.size:
+        raise Unsupported("no positions")
+    if np.any((indices < -shape[axis]) | (indices >= shape[axis])):
+        raise ValueError(f"an index is outside axis {axis} of {shape[axis]} elements")
+    alike = [k != axis and indices.shape[k] == e and _alike(indices, k) for k, e in enumerate(shape)]
+    first, end = alike.index(False), len(shape) - alike[::-1].index(False)
+    part = indices[(0,) * first][(..., *(0,) * (len(shape) - end))]
+    if part.size > MOST_INDICES:
+        raise Unsupported(f"{node.op_type} at {part.size} positions")
+    at = np.indices(part.shape, np.int64)
+    at[axis - first] = np.where(part < 0, part + shape[axis], part)
+    table = np.ravel_multi_index(tuple(at.reshape(len(at), -1)), shape[first:end]).tolist()
+    rows = view(b, x, (*shape[:first], math.prod(shape[first:end]), *shape[end:]))
+    return view(b, take(b, rows, {first: table}), indices.shape)
+
+
+def check_rank(indices: np.ndarray, rank: int) -> None:
+    """Raises ValueError for indices of elements that have not the rank of the data."""
+    if indices.ndim != rank:
+        raise ValueError(f"indices of {indices.ndim} dimensions do not suit data of {rank}")
+
+
+def _alike(indices: np.ndarray, axis: int) -> bool:
+    """Whether indices are the same all along an axis."""
+    return bool((indices == indices.take([0], axis)).all())
 
 
 def _with_batches(indices: np.ndarray, shape: Sequence[int], batches: int) -> np.ndarray:

@@ -8,6 +8,7 @@ from typing import Literal
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, reduce, require_float, uses, wide
 from brickrt.graph.builders.scalar import Unary, absolute, div, like, sqrt, square
+from brickrt.graph.builders.spatial.pool_indices import max_indices
 from brickrt.graph.builders.spatial.window import auto_pad, window_of
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import apply
@@ -19,11 +20,15 @@ Kind = Literal["max", "average", "lp"]
 
 @builds("MaxPool")
 def max_pool(b: Builder, node: OnnxNode) -> str | tuple[str, ...]:
-    """Maxima of windows; with indices it runs on the host."""
-    if uses(b, node, 1):
-        raise Unsupported("the Indices of MaxPool")
-    y = b.emit(_pool(b, node, "max"), node.inputs[0])
-    return (y, "") if len(node.outputs) == 2 else y
+    """Maxima of windows, and where they are."""
+    pool = _pool(b, node, "max")
+    if not uses(b, node, 1):
+        y = b.emit(pool, node.inputs[0])
+        return (y, "") if len(node.outputs) == 2 else y
+    if node.attrs.get("storage_order", 0):
+        raise Unsupported("the Indices of MaxPool, column by column")
+    indices = max_indices(b, node.inputs[0], pool, pool.infer([b.type(node.inputs[0])]).shape[2:])
+    return b.emit(pool, node.inputs[0]) if uses(b, node, 0) else "", indices
 
 
 @builds("AveragePool")
