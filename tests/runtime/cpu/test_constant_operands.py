@@ -54,3 +54,10 @@ def test_rows_that_are_joined_to_an_image(run):
     nodes += [node("MaxPool", "j", "y", kernel_shape=[2, 2])]
     constants = {"w": sample(32, 16, 3, 3), "rows": sample(1, 32, 2, 11)}
     check(model(nodes, [tensor("x", (1, 16, 9, 11))], "y", **constants), sample(1, 16, 9, 11), run)
+
+
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_product_that_sums_nothing(batch):
+    nodes = [node("MatMul", "x w", "p"), node("Add", "p b", "y")]
+    proto = model(nodes, [tensor("x", (*batch, 3, 0))], "y", w=sample(*batch, 0, 5), b=sample(5))
+    check(proto, sample(*batch, 3, 0), ("auto", None))
