@@ -37,5 +37,7 @@ def on_device(value: Any) -> bool:
         return False
     if hasattr(value, "__cuda_array_interface__"):
         return True
-    device = getattr(value, "__dlpack_device__", None)
-    return device is not None and device()[0] in (CUDA, MANAGED)
+    try:
+        return value.__dlpack_device__()[0] in (CUDA, MANAGED)
+    except Exception:  # no DLPack, or a device that it does not know: what reads the value says what is wrong
+        return False

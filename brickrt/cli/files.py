@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from errno import EDQUOT, ENOSPC
 from pathlib import Path
 from typing import IO, TextIO
 
@@ -54,12 +55,19 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
         os.replace(temporary, target)
     except OSError as e:
         _remove(temporary)
-        raise BrickError(f"{path}: cannot be written ({e.strerror or e}): give another path") from e
+        raise BrickError(f"{path}: {_why(e)}") from e
     except BaseException:
         _remove(temporary)
         raise
     finally:
         _unfinished.discard(temporary or "")
+
+
+def _why(error: OSError) -> str:
+    """What NumPy could not write it counts, and gives no number of an error."""
+    if error.errno in (ENOSPC, EDQUOT) or (error.errno is None and " requested and " in str(error)):
+        return "the disk is full: free space, or give another path"
+    return f"cannot be written ({error.strerror or error}): give another path"
 
 
 def write_text(path: Path, write: Callable[[TextIO], object]) -> None:

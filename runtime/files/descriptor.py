@@ -87,9 +87,13 @@ def check_room(path: Path, needs: int) -> None:
     free = disk.f_bavail * disk.f_frsize
     if needs > free:
         raise BrickError(
-            f"{path}: takes {needs / 2**30:.2f} GiB, its disk has {free / 2**30:.2f} GiB free:"
-            " free space, or write to another disk"
+            f"{path}: takes {_size(needs)}, its disk has {_size(free)} free: free space, or write to another disk"
         )
+
+
+def _size(nbytes: int) -> str:
+    unit, of = next(((unit, of) for unit, of in (("GiB", 2**30), ("MiB", 2**20)) if nbytes >= of), ("KiB", 2**10))
+    return f"{nbytes / of:.2f} {unit}"
 
 
 class Unfinished:

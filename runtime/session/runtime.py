@@ -6,7 +6,7 @@ import textwrap
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, overload
 
 import numpy as np
 
@@ -113,6 +113,10 @@ class Runtime:
         """See `Forked`: runs that were under way in other threads are not so in a child."""
         self._lock = threading.Lock()
         self._running.clear()
+
+    def __reduce__(self) -> NoReturn:
+        """Says what to do instead of pickling or copying a runtime."""
+        raise BrickError("a Runtime holds compiled code and threads: send its model, and make one in each process")
 
     # ---- what it is
 

@@ -177,7 +177,8 @@ class MatMulKernel(Kernel):
         """A matrix per batch with the columns of each register tile together."""
         missing = self.padded_columns - self.columns
         whole = np.pad(array, [(0, 0)] * (array.ndim - 1) + [(0, missing)]) if missing else array
-        split = whole.reshape(*array.shape[:-1], -1, self.tile[0] * self.lanes)
+        width = self.tile[0] * self.lanes
+        split = whole.reshape(*array.shape[:-1], whole.shape[-1] // width, width)
         return np.ascontiguousarray(np.moveaxis(split, -2, -3))
 
     @property

@@ -149,3 +149,12 @@ def test_weights_of_bytes_stay_bytes(op_type, dtype, axis, rounded):
     kept = [array.dtype for plan in runtime.plans for array in plan.graph.constants.values() if array.ndim == 3]
     fits = all(np.abs(tensors[k].astype(int) - tensors[f"{k}z"].flat[0]).max() < 128 for k in ("w", "r"))
     assert (np.dtype(np.int8) in kept) == fits
+
+
+@pytest.mark.parametrize("strategy", ["padded", "memoized"])
+def test_forced_bricks_leave_time_whole(strategy):
+    model, feeds = recurrent_model("LSTM")
+    want = by_onnxruntime(model, feeds)
+    found = Runtime(model, device="cpu", strategy=strategy, brick=2, threads=1).execute(feeds)
+    for name, result in found.items():
+        np.testing.assert_allclose(result, want[name], rtol=0, atol=1e-5, err_msg=name)

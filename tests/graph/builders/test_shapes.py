@@ -47,6 +47,14 @@ def test_slice(case: tuple, version: int) -> None:
     check("Slice", version, [data(4, 5, 6), *inputs])
 
 
+def test_a_slice_backwards_from_before_the_first_position():
+    """ONNX moves its start into the tensor, which its reference does not do."""
+    x = data(4, 5)
+    model, feeds = one_node("Slice", 13, [x, ints(-9, -7), ints(LEAST, LEAST), None, ints(-1, -2)])
+    (found,) = run_model(model, feeds, constants=[name for name in feeds if name != "in0"])
+    np.testing.assert_array_equal(found, x[:1, :1])
+
+
 @pytest.mark.parametrize("case", SLICES[:5])
 def test_slice_by_attributes(case: tuple) -> None:
     starts, ends, axes, _ = case

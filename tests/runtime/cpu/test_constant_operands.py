@@ -54,3 +54,9 @@ def test_rows_that_are_joined_to_an_image(run):
     nodes += [node("MaxPool", "j", "y", kernel_shape=[2, 2])]
     constants = {"w": sample(32, 16, 3, 3), "rows": sample(1, 32, 2, 11)}
     check(model(nodes, [tensor("x", (1, 16, 9, 11))], "y", **constants), sample(1, 16, 9, 11), run)
+
+
+def test_a_product_that_sums_nothing():
+    bounds = {name: np.array([value], np.int64) for name, value in {"from": 4, "to": 4, "axis": 1}.items()}
+    nodes = [node("Slice", "x from to axis", "none"), node("MatMul", "none w", "y")]
+    check(model(nodes, [tensor("x", (3, 5))], "y", w=sample(0, 7), **bounds), sample(3, 5), ("auto", None))

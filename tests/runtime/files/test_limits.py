@@ -167,7 +167,7 @@ def test_a_limit_of_the_size_of_files_is_one_line(tmp_path):
 def test_an_output_larger_than_the_disk_is_refused_at_once(tmp_path, monkeypatch, name):
     disk = os.statvfs_result((4096, 4096, 1000, 100, 100, 100, 100, 100, 0, 255))
     monkeypatch.setattr(os, "statvfs", lambda path: disk)
-    with pytest.raises(BrickError, match=rf"{name}: takes 0\.00 GiB, its disk has 0\.00 GiB free: free space"):
+    with pytest.raises(BrickError, match=rf"{name}: takes 4.00 MiB, its disk has 400.00 KiB free: free space"):
         create_sink(tmp_path / name, (1, 1, 1024, 1024), "f4")
     assert not list(tmp_path.iterdir())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
@@ -68,3 +71,24 @@ def test_nothing_is_known_before_the_first_call():
     for what in ("plan", "plans", "stats", "fallback"):
         with pytest.raises(BrickError, match="call execute or prepare"):
             getattr(runtime, what)
+
+
+class Elsewhere:
+    """An array on a device that DLPack does not know, as PyTorch's of shapes alone are."""
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        raise ValueError("Unknown device type meta for Dlpack")
+
+    def __array__(self, *_: object) -> np.ndarray:
+        raise NotImplementedError("Cannot copy out of meta tensor; no data!")
+
+
+def test_an_array_without_elements_is_refused():
+    with pytest.raises(BrickError, match=r"input 'x' is no array .*meta"):
+        Runtime(small_net(1, 3, 6, 6), device="cpu").execute({"x": Elsewhere()})
+
+
+@pytest.mark.parametrize("send", [pickle.dumps, copy.deepcopy])
+def test_a_runtime_is_not_sent_to_other_processes(send):
+    with pytest.raises(BrickError, match="send its model, and make one in each process"):
+        send(Runtime(small_net(1, 3, 6, 6), device="cpu"))
