@@ -17,6 +17,7 @@ from brickrt.graph.passes.fuse_squares import fuse_squares
 from brickrt.graph.passes.integers.byte_functions import is_looked_up, split_byte_function
 from brickrt.graph.passes.integers.integer_epilogues import into_integer_product, simplify_integer_epilogue
 from brickrt.graph.rewriter import Rewriter, origins
+from brickrt.ops.byte_functions import is_byte_function
 from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
@@ -26,6 +27,8 @@ from brickrt.ops.operators.reduce import Reduce
 
 OPERATIONS = 64
 """Most operations of an expression, where parts that are used twice count twice."""
+LOOKED_UP = 512
+"""The same of functions of a byte whose value is a byte, which are tables."""
 WIDENING = 3
 """Operations that DequantizeLinear is, at most."""
 SHARED_BYTES = 1 << 16
@@ -116,12 +119,18 @@ def _absorb_maps(rewriter: Rewriter, output: str) -> None:
             if not _joins(rewriter, producer, node) and not _widens_for(rewriter, producer, node):
                 continue
             merged = _merged(producer, node)
-            if len(merged.inputs) <= OPERANDS and _operations(map_expression(merged)) <= OPERATIONS:
+            if len(merged.inputs) <= OPERANDS and _is_short(map_expression(merged)):
                 rewriter.put(merged)
                 if not rewriter.readers.get(producer.output) and producer.output not in rewriter.outputs:
                     rewriter.remove(producer.output)
                 found = True
                 break
+
+
+def _is_short(expr: Expr) -> bool:
+    """Whether an expression may be that of one Map."""
+    operations = _operations(expr)
+    return operations <= OPERATIONS or (operations <= LOOKED_UP and is_byte_function(expr))
 
 
 def _widens_for(rewriter: Rewriter, producer: Node, node: Node) -> bool:

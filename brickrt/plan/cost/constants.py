@@ -31,6 +31,7 @@ ROW_END = 8.0  # cutting rows to so many elements costs half as much again: tile
 DIRECT_SHARE, PRODUCT_SHARE = 0.8, 0.9  # of the multiply-add peak
 RAW_SHARE = 0.8  # of the multiply-add peak, by weights that are transformed beside the products
 RAW_WEIGHT = 3.5  # multiply-adds that a transformed value of these takes as long as
+PAIRED_RAW_WEIGHT = 10.0  # the same where channels are paired, and sums of pairs are made
 TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
 STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly share
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels

@@ -28,6 +28,7 @@ from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
     HELD,
+    PAIRED_RAW_WEIGHT,
     PRODUCT_SHARE,
     RAW_SHARE,
     RAW_WEIGHT,
@@ -55,7 +56,7 @@ DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 PAIRS = "-paired"  # ends the names of Winograd's algorithms with paired channels
 EDGES = {
-    f"winograd{m}{way}": m for way in ("", RAW, PAIRS) for m in (6, 5, 4, 3, 2)
+    f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW) for m in (6, 5, 4, 3, 2)
 }  # outputs of a tile along each dimension
 
 
@@ -113,8 +114,9 @@ def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
-    once = transforms_once(int(F32_BYTES * weights.size * axes.growth))
-    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once)
+    paired = pairs(algorithm)
+    once = paired or transforms_once(int(F32_BYTES * weights.size * axes.growth))
+    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired)
 
 
 def keeps_algorithm(node: Node, algorithm: str) -> bool:
@@ -124,7 +126,7 @@ def keeps_algorithm(node: Node, algorithm: str) -> bool:
 
 def pairs(algorithm: str) -> bool:
     """Whether one of Winograd's algorithms has paired channels."""
-    return algorithm.endswith(PAIRS)
+    return algorithm.removesuffix(RAW).endswith(PAIRS)
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
@@ -212,7 +214,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
     if share.raw_bytes:
         made = share.boxes if share.once else sweeps
-        arithmetic += compute_us(made * RAW_WEIGHT * axes.planes * panel / 4 / device.lanes, device, 1.0)
+        each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
+        arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
 
@@ -287,11 +290,20 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     assert isinstance(op, Conv)
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
     strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
-    if kernel.dtype == FLOAT16:
-        return [] if strided else [name for name in names if keeps_weights(name)]
-    names = [name for name in names if not (strided and (keeps_weights(name) or pairs(name)))]
     wide = device.pairs and graph.ins(node)[0].shape[1] >= 3 * device.lanes
-    return [name for name in names if wide or not pairs(name)]
+    names = [name for name in names if wide or not pairs(name)]
+    if kernel.dtype == FLOAT16:
+        return [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, name)]
+    names = [name for name in names if not (keeps_weights(name) and pairs(name))]  # stored weights stand for them
+    return [name for name in names if not (strided and (keeps_weights(name) or pairs(name)))]
+
+
+def _has_room(graph: Graph, node: Node, algorithm: str) -> bool:
+    """Whether a worker has room for what an algorithm must have of all weights at once."""
+    weights = graph.ins(node)[1]
+    assert isinstance(node.op, Conv)
+    axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
+    return not pairs(algorithm) or transforms_once(int(F32_BYTES * weights.size * axes.growth))
 
 
 def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:

@@ -22,10 +22,11 @@ from brickrt.ops.cpu.winograd.input_transform import InputTransform
 from brickrt.ops.cpu.winograd.output_transform import OutputTransform
 from brickrt.ops.cpu.winograd.paired.input import PairedInput
 from brickrt.ops.cpu.winograd.paired.products import PairedProducts
+from brickrt.ops.cpu.winograd.paired.whole_products import PairedWholeProducts
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
-from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, PAIRED, STORED, transforms_once
+from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, PAIRED, PAIRED_ONCE, STORED, transforms_once
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
@@ -53,10 +54,10 @@ class WinogradKernel(WinogradScheme):
 
     def products(self, frame: WinogradFrame) -> Products:
         """What emits the products; weights that are transformed once are so before all tiles."""
+        if self.paired:
+            return PairedWholeProducts(frame) if self.raw else PairedProducts(frame)
         if self.transforms_once:
             return WholeProducts(frame)
-        if self.paired:
-            return PairedProducts(frame)
         return RawProducts(frame) if self.raw else Products(frame)
 
 
@@ -99,6 +100,6 @@ class WinogradMaker:
     def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
         """Where weights are transformed."""
         if self.paired:
-            return PAIRED
+            return PAIRED_ONCE if self.raw else PAIRED
         nbytes = 4 * x.shape[1] * out.shape[1] * axes.planes * axes.swept.r
         return STORED if not self.raw else ONCE if transforms_once(nbytes) else ANEW

@@ -21,9 +21,16 @@ from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.transforms import weight_rows
 
 
-def transform(frame: WinogradFrame, which: tuple[Index, Index, Index], count: int, to: ir.Value, plane: int) -> None:
+def transform(
+    frame: WinogradFrame,
+    which: tuple[Index, Index, Index],
+    count: int,
+    to: ir.Value,
+    plane: int,
+    scales: ir.Value | None = None,
+) -> None:
     """G w Gᵀ of the filters of `count` blocks of outputs, from a block on, for a channel of the input and a swept tap;
-    `plane` is how far planes are from each other at `to`."""
+    `plane` is how far planes are from each other at `to`. Times a vector for each plane, where there are `scales`."""
     f, k, (_, down, across) = frame.f, frame.k, frame.k.axes
     block, channel, tap = which
     start = frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
@@ -33,6 +40,8 @@ def transform(frame: WinogradFrame, which: tuple[Index, Index, Index], count: in
         columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
         for y in range(down.n):
             for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
+                if scales is not None:
+                    value = f.b.fmul(value, f.load(scales, (y * across.n + x) * k.lanes, frame.dtype, k.lanes))
                 f.store(value, to, (y * across.n + x) * plane + j * k.lanes, frame.dtype, k.lanes)
 
 
@@ -41,7 +50,7 @@ class RawProducts(Products):
 
     def __init__(self, frame: WinogradFrame) -> None:
         super().__init__(frame)
-        self.chunk_weights = self.f.address(frame.v, frame.k.chunk_at, frame.dtype)
+        self.chunk_weights = self.f.address(frame.v, frame.k.weights_at, frame.dtype)
 
     def emit(self, group: TileGroup) -> None:
         """Tile by tile of output channels of the box."""
@@ -155,7 +164,7 @@ class WholeProducts(Products):
 
     def __init__(self, frame: WinogradFrame) -> None:
         super().__init__(frame)
-        self.weights = self.f.address(frame.v, frame.k.chunk_at, frame.dtype)
+        self.weights = self.f.address(frame.v, frame.k.weights_at, frame.dtype)
         self.transform()
 
     def transform(self) -> None:

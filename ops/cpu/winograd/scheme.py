@@ -23,13 +23,23 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.magnitudes import FOUR, MOST
+from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, FOUR, MOST
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
-from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, ONCE, PAIRED, STORED, Sizes, choose_sizes, register_tiles
-from brickrt.ops.cpu.winograd.transforms import paired_weights, plane_sizes, transform_weights
+from brickrt.ops.cpu.winograd.sizes import (
+    MOST_BLOCKS,
+    NEAR,
+    ONCE,
+    PAIRED,
+    PAIRED_ONCE,
+    STORED,
+    Sizes,
+    choose_sizes,
+    register_tiles,
+)
+from brickrt.ops.cpu.winograd.transforms import paired_weights, plane_sizes, returning_powers, transform_weights
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
@@ -82,12 +92,12 @@ class WinogradScheme(Kernel):
     @property
     def paired(self) -> bool:
         """Whether a third of the products are of pairs of channels (`paired/products.py`)."""
-        return self.shape_class[5] == PAIRED
+        return self.shape_class[5] in (PAIRED, PAIRED_ONCE)
 
     @property
     def transforms_once(self) -> bool:
         """Whether raw weights are transformed once for all tiles of a box (`raw_products.py`)."""
-        return self.shape_class[5] == ONCE
+        return self.shape_class[5] in (ONCE, PAIRED_ONCE)
 
     @property
     def raw_type(self) -> np.dtype:
@@ -221,8 +231,8 @@ class WinogradScheme(Kernel):
     def workspace(self) -> int:
         """All that phases leave for each other, elements of 4 bytes."""
         plane = self.whole_plane if self.transforms_once else self.chunk_plane
-        more = self.axes.planes * plane if self.raw else self.tile_values * self.ring * self.room[0] * self.paired
-        return 4 * (self.chunk_at + more)
+        made = self.axes.planes * (plane + self.paired * (self._padded * (1 + self.axes.swept.r) + self.lanes))
+        return 4 * (self.weights_at + made * self.raw)
 
     @property
     def triples(self) -> int:
@@ -237,9 +247,15 @@ class WinogradScheme(Kernel):
 
     @property
     def chunk_at(self) -> int:
-        """Elements before the transformed weights of a chunk of input channels, or of all."""
+        """Elements before what is transformed of weights, and what is known of tiles."""
         end = self.pixels_at + self.axes.across.inputs * self.row_pixel
         return -(-end // self.lanes) * self.lanes
+
+    @property
+    def weights_at(self) -> int:
+        """The same, and behind the numbers of tiles of paired channels, which begin there."""
+        values = self.tile_values * self.ring * self.room[0] * self.paired
+        return self.chunk_at + -(-values // self.lanes) * self.lanes
 
     @property
     def chunk_blocks(self) -> int:
@@ -287,17 +303,19 @@ class WinogradScheme(Kernel):
 
     def pack_parts(self, i: int, array: np.ndarray) -> Sequence[np.ndarray]:
         """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], unless `raw`; then as they are, as [tile of
-        OB blocks][C][tap][OB*lanes], and a number that is not 0 where they must not be transformed; the bias up to
-        whole tiles."""
+        OB blocks][C][tap][OB*lanes], and a number that is not 0 where they must not be transformed; where they are
+        raw and `paired`, exponents of what takes sums back; the bias up to whole tiles."""
         missing = self._padded - self.out.shape[1]
         if i == 1:
             array = array.astype(self.raw_type, copy=False)
             w = np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]) if missing else array
             w = self._walked(w)
             parts = [self._direct(w), must_not_transform(array)]
-            if self.raw:
+            if self.raw and not self.paired:
                 return parts
             u = self._transformed(w)
+            if self.raw:
+                return [*parts, _exponents(returning_powers(u, plane_sizes(self.axes))).astype(self.raw_type)]
             channels = self.triples * 3 * self.lanes
             return [*(paired_weights(u, channels, plane_sizes(self.axes)) if self.paired else [u]), *parts]
         if i == 2 and self.op.bias:
@@ -312,7 +330,8 @@ class WinogradScheme(Kernel):
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
         if i == 1:
-            elements = self.transformed_elements + self.raw_elements + 1
+            exponents = self.axes.planes * self._padded * (self.raw and self.paired)
+            elements = self.transformed_elements + self.exponents_at + exponents
             return elements * self.raw_type.itemsize // self.ins[1].dtype.itemsize
         return self._padded if i == 2 and self.op.bias else super().packed_elements(i)
 
@@ -320,6 +339,11 @@ class WinogradScheme(Kernel):
     def raw_elements(self) -> int:
         """Elements of the weights as they are, before that number."""
         return self._padded * self.ins[0].shape[1] * self.taps
+
+    @property
+    def exponents_at(self) -> int:
+        """Elements of raw weights before the exponents of what takes sums back, [n²][block][lanes], if `paired`."""
+        return self.raw_elements + 1
 
     def _walked(self, w: np.ndarray) -> np.ndarray:
         """[M, C, k…] → [M, C, swept, down, across]"""
@@ -339,6 +363,12 @@ class WinogradScheme(Kernel):
         w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
         u = transform_weights(w, down, across, np.float32)
         return u.reshape(len(u), -1, self.ob * self.lanes, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
+
+
+def _exponents(powers: np.ndarray) -> np.ndarray:
+    """Those of powers of two; one that makes 0 of 0."""
+    exponents = np.frexp(powers)[1] - 1
+    return np.where(powers == 0, -EXPONENT_OF_ONE, exponents.clip(1 - EXPONENT_OF_ONE, EXPONENT_OF_ONE - 1))
 
 
 def must_not_transform(w: np.ndarray) -> np.ndarray:

@@ -9,6 +9,7 @@ NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a cor
 WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, which then stay in a cache that cores share
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
 PAIRED = 3  # before the run, for products with paired channels (`paired/products.py`)
+PAIRED_ONCE = 4  # for each box, for such products
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while

@@ -77,13 +77,8 @@ def paired_weights(u: np.ndarray, paired: int, sizes: np.ndarray) -> Sequence[np
     Of every three blocks of the first `paired` channels the second and the third are paired; what is multiplied in one
     step lies together.
     """
-    lanes = u.shape[-1]
-    largest = np.abs(u).max(axis=(2, 3, 4))
-    usable = np.isfinite(largest) & (largest > 0)
-    back = np.ldexp(1 / sizes[:, None, None], np.frexp(np.where(usable, largest, 1))[1] - 1).astype(np.float32)
-    back = np.maximum(back, np.finfo(np.float32).tiny)
-    scaled = u / back[:, :, None, None, None]
-    back[largest == 0] = 0  # their sums are not quite 0
+    lanes, back = u.shape[-1], returning_powers(u, sizes)
+    scaled = u / np.where(back, back, 1)[:, :, None, None, None]
     apart = scaled[:, :, :, 0, :paired].reshape(*u.shape[:3], -1, 3, lanes, lanes)
     signs = 1 - np.arange(lanes)[:, None] % 2 * 2
     pairs = np.empty((*u.shape[:3], lanes), np.float32)
@@ -92,6 +87,15 @@ def paired_weights(u: np.ndarray, paired: int, sizes: np.ndarray) -> Sequence[np
         pairs[plane] = np.nan_to_num(products.sum(axis=(2, 3)), posinf=0, neginf=0)
         scaled[plane, :, :, 0, :paired] = channels.swapaxes(-3, -2).reshape(*u.shape[1:3], paired, lanes)
     return [scaled, back, pairs]
+
+
+def returning_powers(u: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """What takes sums of weights [n², block, …, lanes] back that are brought to the sizes of their planes, [n², block,
+    lanes]: powers of two, 0 for an output channel of zeros, whose sums are not quite 0."""
+    largest = np.abs(u).max(axis=(2, 3, 4))
+    usable = np.isfinite(largest) & (largest > 0)
+    back = np.ldexp(1 / sizes[:, None, None], np.frexp(np.where(usable, largest, 1))[1] - 1).astype(np.float32)
+    return np.where(largest == 0, np.float32(0), np.maximum(back, np.finfo(np.float32).tiny))
 
 
 def monic(points: Sequence[float]) -> list[float]:

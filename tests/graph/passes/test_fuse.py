@@ -6,12 +6,15 @@ import numpy as np
 import pytest
 
 from brickrt.graph.builder import Builder
+from brickrt.graph.ir import Graph
 from brickrt.graph.passes.fuse import OPERANDS, fuse
 from brickrt.ops.expr import apply, arg, cast
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.types import TensorType
+from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.small_graphs import ADD, F32, MUL, RELU, X, Y, array, conv3, make, number, ops, same_results
 
 
@@ -33,6 +36,23 @@ def test_diamond_of_maps_is_one_map_with_one_operand():
     before = make(lambda b: b.emit(ADD, b.emit(RELU, "x"), b.emit(Map(apply("neg", X)), "x")), x=(2, 3))
     after = same_results(before, fuse(before))
     assert [node.inputs for node in after.nodes] == [("x",)]
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_functions_of_a_byte_are_one_map_however_long(dtype):
+    """bytes ─ ×1.3 ─ quantized ─ ×1.3 ─ … ─ bytes: one look at a table, but several Maps of other numbers."""
+    b = Builder(reserved=("x",))
+    b.types["x"] = TensorType((16, 16), np.dtype(dtype))
+    value, byte = "x", np.dtype(np.uint8)
+    for _ in range(15):
+        scaled = b.emit(Map(apply("mul", cast(arg(0, b.type(value).dtype), F32), number(1.3))), value)
+        whole = b.emit(Map(apply("round", apply("div", X, number(1.29)))), scaled)
+        value = b.emit(Map(cast(apply("min", X, number(250)), byte)), whole)
+    before = Graph(tuple(b.nodes), b.types, b.constants, ("x",), (value,)).verify()
+    after = fuse(before)
+    assert (len(after.nodes) == 1) == (dtype == np.uint8)
+    feeds = {"x": np.arange(256).reshape(16, 16).astype(dtype)}
+    np.testing.assert_array_equal(interpret(after, feeds)[value], interpret(before, feeds)[value])
 
 
 def test_map_with_two_readers_stays():

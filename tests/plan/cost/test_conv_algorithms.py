@@ -180,3 +180,16 @@ def narrow(graph: Graph) -> Graph:
     half = {name: array.astype(np.float16) for name, array in graph.constants.items()}
     types = {name: TensorType(array.shape, array.dtype) for name, array in half.items()}
     return dataclasses.replace(graph, constants=half, types={**graph.types, **types})
+
+
+def test_channels_are_paired_with_weights_of_two_bytes():
+    """Where a worker has room for all transformed weights, and there are enough tiles to make up for making them."""
+    paired = dataclasses.replace(SERVER, pairs=True)
+    few, small, large = (narrow(layer(n, (s, s), (3, 3))) for n, s in ((128, 64), (128, 8), (512, 64)))
+    assert chosen(few, paired) == "winograd4-paired-raw" and keeps_weights(str(chosen(few, paired)))
+    assert chosen(few, SERVER) == "winograd4-raw" == chosen(large, paired)
+    assert chosen(small, paired) != "winograd4-paired-raw"
+    assert chosen(layer(128, (64, 64), (3, 3)), paired) == "winograd4-paired"
+    assert core_share(few, few.nodes[0], "winograd4-paired-raw", 1, 1, 0).paired
+    made, stored = (conv_us(few, few.nodes[0], paired, f"winograd4-paired{way}") for way in (RAW, ""))
+    assert stored < made < conv_us(few, few.nodes[0], paired, "winograd4-raw")

@@ -40,6 +40,16 @@ class PairedProducts(Products):
         super().__init__(frame)
         self.values = TileValues(frame)
 
+    def returns(self, number: Index) -> ir.Value:
+        """What takes sums of a plane's block of output channels back."""
+        f, k, frame = self.f, self.k, self.frame
+        return f.load(frame.w, f.add(k.returns_at, f.mul(number, k.lanes)), frame.dtype, k.lanes)
+
+    def weight_pairs(self, number: Index) -> ir.Value:
+        """The sums of the products of its weights' pairs at a swept tap."""
+        f, k, frame = self.f, self.k, self.frame
+        return f.load(frame.w, f.add(k.pairs_at, f.mul(number, k.lanes)), frame.dtype, k.lanes)
+
     def blocks(self, group: TileGroup, live: tuple[Index, Index], plane: Index, block: Index, count: int) -> None:
         """A block of output channels, for the register tiles of the group that are `live`."""
         f, k, frame = self.f, self.k, self.frame
@@ -84,7 +94,7 @@ class PairedWinogradTile:
         f, k, frame, values = self.f, self.k, self.frame, self.products.values
         tile = f.add(f.mul(slot, k.room[0]), f.mul(g, self.t))
         number = f.add(f.mul(self.number, k.axes.swept.r), tap)
-        start = f.b.fneg(f.load(frame.w, f.add(k.pairs_at, f.mul(number, k.lanes)), frame.dtype, k.lanes))
+        start = f.b.fneg(self.products.weight_pairs(number))
         acc = Accumulators.create(f, [start], self.t, frame.dtype, k.lanes)
         for i in range(self.t):
             acc.put(0, i, f.b.fsub(start, f.splat(values.pairs(f.add(tile, i), self.plane), k.lanes)))
@@ -96,7 +106,7 @@ class PairedWinogradTile:
     def leave(self, acc: Accumulators, tile: Index) -> None:
         """Takes the sums back."""
         f, k, frame = self.f, self.k, self.frame
-        columns = f.load(frame.w, f.add(k.returns_at, f.mul(self.number, k.lanes)), frame.dtype, k.lanes)
+        columns = self.products.returns(self.number)
         for i in range(self.t):
             own = f.splat(self.products.values.back(f.add(tile, i)), k.lanes)
             value = f.b.fmul(f.b.fmul(acc.value(0, i), columns), own)
