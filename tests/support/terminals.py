@@ -19,7 +19,6 @@ import sys
 import termios
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -156,8 +155,8 @@ class Terminal:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # whoever interrupts the tests ends them, and with them this
     for name in IMPORTED:
         import_module(name)
-    with suppress(KeyboardInterrupt):  # whoever interrupts the tests ends them, and with them this
-        serve(socket.socket(fileno=int(sys.argv[1])))
+    serve(socket.socket(fileno=int(sys.argv[1])))
     sys.exit(import_module("brickrt.cli").main())
