@@ -8,6 +8,7 @@ from typing import Literal, NamedTuple
 import ml_dtypes
 import numpy as np
 
+import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import THREADS, Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import dense
