@@ -125,7 +125,7 @@ def _back(largest: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _pair_sums(one: np.ndarray, other: np.ndarray) -> np.ndarray:
-    """Of the pairs' weights, [n², swept tap, three blocks, C, lanes] → [n², swept tap, lanes]; in float64."""
+    """Adds up products of pairs of weights, [n², swept tap, three blocks, C, lanes] → [n², swept tap, lanes]."""
     products = one.astype(np.float64)
     products *= other
     products[..., 1::2, :] *= -1
