@@ -144,6 +144,11 @@ class Kernel(ABC):
         """As `pack`, in arrays whose elements are to lie one behind the other."""
         return [self.pack(i, array)]
 
+    def pack_in_place(self, i: int, array: np.ndarray, empty: Callable[[int], np.ndarray]) -> np.ndarray | None:
+        """The bytes of `pack_parts`, written where `empty` gives memory for so many; None where parts are small beside
+        what making them takes."""
+        return None
+
     def packing(self, i: int) -> Hashable:
         """All that `pack_parts` decides by, but the array: kernels of one class that give the same pack it to the same
         bytes. Sizes that the operator is applied at are not among it."""

@@ -52,7 +52,8 @@ class PackedConstants:
         found = self._known.get(key)
         if found is None:
             with np.errstate(invalid="ignore", over="ignore"):  # what is not finite is no mistake of the user's
-                found = memory.copy(kernel.pack_parts(i, array))
+                found = kernel.pack_in_place(i, array, memory.empty)
+                found = memory.copy(kernel.pack_parts(i, array)) if found is None else found
             self._known[key] = found
         return found
 

@@ -15,7 +15,7 @@ again are transformed once.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, FOUR, MOST
+from brickrt.ops.cpu.emit.magnitudes import FOUR, MOST
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
@@ -39,7 +39,7 @@ from brickrt.ops.cpu.winograd.sizes import (
     choose_sizes,
     register_tiles,
 )
-from brickrt.ops.cpu.winograd.transforms import paired_weights, plane_sizes, returning_powers, transform_weights
+from brickrt.ops.cpu.winograd.transforms import paired_weights, plane_sizes, returning_exponents, transformed_tiles
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
@@ -305,22 +305,33 @@ class WinogradScheme(Kernel):
         """Weights as [n²][tile of OB blocks][swept tap][s²][C][OB*lanes], unless `raw`; then as they are, as [tile of
         OB blocks][C][tap][OB*lanes], and a number that is not 0 where they must not be transformed; where they are
         raw and `paired`, exponents of what takes sums back; the bias up to whole tiles."""
-        missing = self._padded - self.out.shape[1]
+        if i == 1 and not self.raw:
+            return [self._stored(array, lambda nbytes: np.empty(nbytes, np.uint8))]
         if i == 1:
             array = array.astype(self.raw_type, copy=False)
-            w = np.pad(array, [(0, missing), *[(0, 0)] * (array.ndim - 1)]) if missing else array
-            w = self._walked(w)
+            w = self._walked(array)
             parts = [self._direct(w), must_not_transform(array)]
-            if self.raw and not self.paired:
-                return parts
-            u = self._transformed(w)
-            if self.raw:
-                return [*parts, _exponents(returning_powers(u, plane_sizes(self.axes))).astype(self.raw_type)]
-            channels = self.triples * 3 * self.lanes
-            return [*(paired_weights(u, channels, plane_sizes(self.axes)) if self.paired else [u]), *parts]
+            if self.paired:
+                exponents = returning_exponents(self._tiles(w), plane_sizes(self.axes))
+                parts.append(exponents.astype(self.raw_type))
+            return parts
         if i == 2 and self.op.bias:
-            return [np.pad(array, (0, missing))]
+            return [np.pad(array, (0, self._padded - self.out.shape[1]))]
         return super().pack_parts(i, array)
+
+    def pack_in_place(self, i: int, array: np.ndarray, empty: Callable[[int], np.ndarray]) -> np.ndarray | None:
+        """See `Kernel`: transformed weights are many times as large as weights, and written once."""
+        return self._stored(array, empty).view(np.uint8) if i == 1 and not self.raw else None
+
+    def _stored(self, array: np.ndarray, empty: Callable[[int], np.ndarray]) -> np.ndarray:
+        array = array.astype(self.raw_type, copy=False)
+        w, at = self._walked(array), self.transformed_elements
+        out = empty(FLOAT32.itemsize * (at + self.raw_elements + 1)).view(FLOAT32)
+        self._transform(w, out[:at])
+        direct = self._direct(w)
+        out[at:-1].reshape(direct.shape)[...] = direct
+        out[-1:] = must_not_transform(array)
+        return out
 
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: channels, those of a register tile, and how dimensions are walked."""
@@ -346,7 +357,9 @@ class WinogradScheme(Kernel):
         return self.raw_elements + 1
 
     def _walked(self, w: np.ndarray) -> np.ndarray:
-        """[M, C, k…] → [M, C, swept, down, across]"""
+        """[M, C, k…] → [M up to whole tiles, C, swept, down, across]"""
+        missing = self._padded - self.out.shape[1]
+        w = np.pad(w, [(0, missing), *[(0, 0)] * (w.ndim - 1)]) if missing else w
         dim = 2 if self.axes.swept.dim is None else self.axes.swept.dim
         return np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
 
@@ -354,21 +367,28 @@ class WinogradScheme(Kernel):
         """[M, C, swept, down, across] → [tile of OB blocks, C, taps, OB*lanes]"""
         return w.reshape(-1, self.ob * self.lanes, w.shape[1], self.taps).transpose(0, 2, 3, 1)
 
-    def _transformed(self, w: np.ndarray) -> np.ndarray:
-        """[M, C, swept, down, across] → [n², tile of OB blocks, swept tap, s², C, OB*lanes]"""
+    def _transform(self, w: np.ndarray, out: np.ndarray) -> None:
+        """[M, C, swept, down, across] → [n², tile of OB blocks, swept tap, s², C, OB*lanes], and what pairs need."""
+        planes, width = self.axes.planes, self.ob * self.lanes
+        tiles, count = self._tiles(w), len(w) // width
+        u = out[: self.returns_at].reshape(planes, count, w.shape[2], self.axes.residues, w.shape[1], width)
+        if self.paired:
+            back = out[self.returns_at : self.pairs_at].reshape(planes, count, width)
+            pairs = out[self.pairs_at :].reshape(planes, count, -1, width)
+            paired_weights(tiles, (u, back, pairs), self.triples * 3 * self.lanes, plane_sizes(self.axes))
+            return
+        for k, tile in enumerate(tiles):
+            u[:, k] = tile
+
+    def _tiles(self, w: np.ndarray) -> Iterator[np.ndarray]:
+        """[M, C, swept, down, across] → of each OB blocks [n², swept tap, s², C, OB*lanes]"""
         _, down, across = self.axes
         missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]
         w = np.pad(w, [*[(0, 0)] * 3, *missing]) if self.axes.residues > 1 else w
         w = w.reshape(*w.shape[:3], down.taps, down.residues, across.taps, across.residues)
-        w = w.transpose(0, 1, 2, 4, 6, 3, 5).reshape(*w.shape[:3], self.axes.residues, down.taps, across.taps)
-        u = transform_weights(w, down, across, np.float32)
-        return u.reshape(len(u), -1, self.ob * self.lanes, *u.shape[2:]).transpose(0, 1, 4, 5, 3, 2)
-
-
-def _exponents(powers: np.ndarray) -> np.ndarray:
-    """Those of powers of two; one that makes 0 of 0."""
-    exponents = np.frexp(powers)[1] - 1
-    return np.where(powers == 0, -EXPONENT_OF_ONE, exponents.clip(1 - EXPONENT_OF_ONE, EXPONENT_OF_ONE - 1))
+        w = w.transpose(0, 2, 4, 6, 1, 3, 5)  # [M, swept, s, s, C, down, across]
+        w = w.reshape(w.shape[0], w.shape[1], self.axes.residues, w.shape[4], down.taps, across.taps)
+        return transformed_tiles(w, self.ob * self.lanes, down, across)
 
 
 def must_not_transform(w: np.ndarray) -> np.ndarray:

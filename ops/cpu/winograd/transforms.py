@@ -7,15 +7,19 @@ Those of F(4, 3), ±√½ and ±√2, keep the error at a few 1e-6 of the larges
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import fill
+from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
 
+TINY = np.finfo(np.float32).tiny
+MOST_VECTORS = 8  # of a row, a power of two
 CHUNK = 512  # filters transformed at a time: so few that a BLAS does not wake its threads, which then spin
 
 
@@ -55,11 +59,25 @@ def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.
     """[…, taps down, taps across] → [n down * n across, …] of `dtype`; in float64, a cache's worth of filters at a
     time."""
     both = np.kron(weight_matrix(down), weight_matrix(across))
-    filters = w.reshape(-1, both.shape[1])
-    out: np.ndarray = np.empty((len(both), len(filters)), dtype)
-    for start in range(0, len(filters), CHUNK):
-        out[:, start : start + CHUNK] = both @ filters[start : start + CHUNK].T.astype(np.float64)
+    out: np.ndarray = np.empty((len(both), math.prod(w.shape[:-2])), dtype)
+    _transform(both, w.reshape(-1, both.shape[1]).T, out)
     return out.reshape(len(both), *w.shape[:-2])
+
+
+def transformed_tiles(w: np.ndarray, width: int, down: Axis, across: Axis) -> Iterator[np.ndarray]:
+    """[M, …, C, taps down, taps across] → of each `width` output channels [n down * n across, …, C, width], float32:
+    of so few that what follows finds them in a cache, and in the order in which they are stored."""
+    both = np.kron(weight_matrix(down), weight_matrix(across))
+    for tile in w.reshape(-1, width, *w.shape[1:-2], both.shape[1]):
+        filters = np.ascontiguousarray(np.moveaxis(np.moveaxis(tile, -1, 0), 1, -1))
+        out = np.empty((len(both), *filters.shape[1:]), np.float32)
+        _transform(both, filters.reshape(len(filters), -1), out.reshape(len(both), -1))
+        yield out
+
+
+def _transform(both: np.ndarray, filters: np.ndarray, out: np.ndarray) -> None:
+    for start in range(0, filters.shape[1], CHUNK):
+        out[:, start : start + CHUNK] = both @ filters[:, start : start + CHUNK].astype(np.float64)
 
 
 def plane_sizes(axes: Axes) -> np.ndarray:
@@ -69,33 +87,60 @@ def plane_sizes(axes: Axes) -> np.ndarray:
     return np.exp2(np.round(np.log2(2 * rows / np.sqrt(axes.planes)))).astype(np.float32)
 
 
-def paired_weights(u: np.ndarray, paired: int, sizes: np.ndarray) -> Sequence[np.ndarray]:
-    """[n², block, swept tap, 1, C, lanes] with each plane's output channels times powers of two that bring their
-    largest magnitudes to the plane's size or up to twice that; what takes them back, [n², block, lanes]; and the sums
-    of the products of their pairs, of even lanes less those of odd ones, [n², block, swept tap, lanes].
+def paired_weights(tiles: Iterable[np.ndarray], into: Sequence[np.ndarray], channels: int, sizes: np.ndarray) -> None:
+    """Writes tiles [n², swept tap, 1, C, lanes], which it overwrites, `into` three arrays: [n², block, swept tap, 1, C,
+    lanes], with each plane's output channels times powers of two that bring their largest magnitudes to the plane's
+    size or up to twice that; what takes them back, [n², block, lanes]; and the sums of the products of their pairs, of
+    even lanes less those of odd ones, [n², block, swept tap, lanes].
 
-    Of every three blocks of the first `paired` channels the second and the third are paired; what is multiplied in one
-    step lies together.
+    Of every three blocks of the first `channels` the second and the third are paired; what is multiplied in one step
+    lies together.
     """
-    lanes, back = u.shape[-1], returning_powers(u, sizes)
-    scaled = u / np.where(back, back, 1)[:, :, None, None, None]
-    apart = scaled[:, :, :, 0, :paired].reshape(*u.shape[:3], -1, 3, lanes, lanes)
-    signs = 1 - np.arange(lanes)[:, None] % 2 * 2
-    pairs = np.empty((*u.shape[:3], lanes), np.float32)
-    for plane, channels in enumerate(apart):  # one at a time, so that what is computed on the way stays small
-        products = channels[..., 1, :, :].astype(np.float64) * channels[..., 2, :, :] * signs
-        pairs[plane] = np.nan_to_num(products.sum(axis=(2, 3)), posinf=0, neginf=0)
-        scaled[plane, :, :, 0, :paired] = channels.swapaxes(-3, -2).reshape(*u.shape[1:3], paired, lanes)
-    return [scaled, back, pairs]
+    scaled, backs, pairs = into
+    for block, u in enumerate(tiles):
+        planes, swept, _, _, lanes = u.shape
+        rows = _wide_rows(u)
+        largest = _wide_rows(np.abs(u)).max(axis=1).reshape(planes, -1, lanes).max(axis=1)
+        back = _back(largest, sizes)
+        rows /= np.tile(back, rows.shape[-1] // lanes)[:, None]
+        backs[:, block] = np.where(largest == 0, 0, back)  # the sums of zeros are not quite 0
+        apart = u[:, :, 0, :channels].reshape(planes, swept, -1, 3, lanes, lanes)
+        lain = scaled[:, block, :, 0]
+        lain[:, :, :channels].reshape(planes, swept, -1, lanes, 3, lanes)[...] = apart.swapaxes(-3, -2)
+        lain[:, :, channels:] = u[:, :, 0, channels:]
+        pairs[:, block] = _pair_sums(apart[..., 1, :, :], apart[..., 2, :, :])
 
 
-def returning_powers(u: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """What takes sums of weights [n², block, …, lanes] back that are brought to the sizes of their planes, [n², block,
-    lanes]: powers of two, 0 for an output channel of zeros, whose sums are not quite 0."""
-    largest = np.abs(u).max(axis=(2, 3, 4))
+def _wide_rows(u: np.ndarray) -> np.ndarray:
+    """[n², …, lanes] → [n², rows, lanes of several], where they go into rows evenly: NumPy takes long for rows of one
+    vector each."""
+    planes, lanes = len(u), u.shape[-1]
+    return u.reshape(planes, -1, lanes * math.gcd(u[0].size // lanes, MOST_VECTORS))
+
+
+def _back(largest: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Powers of two by which weights of these largest magnitudes are divided."""
     usable = np.isfinite(largest) & (largest > 0)
-    back = np.ldexp(1 / sizes[:, None, None], np.frexp(np.where(usable, largest, 1))[1] - 1).astype(np.float32)
-    return np.where(largest == 0, np.float32(0), np.maximum(back, np.finfo(np.float32).tiny))
+    exponents = np.frexp(np.where(usable, largest, 1))[1] - 1
+    return np.maximum(np.ldexp(1 / sizes[:, None], exponents).astype(np.float32), TINY)
+
+
+def _pair_sums(one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Adds up products of pairs of weights, [n², swept tap, three blocks, C, lanes] → [n², swept tap, lanes]."""
+    products = one.astype(np.float64)
+    products *= other
+    products[..., 1::2, :] *= -1
+    return np.nan_to_num(products.sum(axis=(2, 3)), posinf=0, neginf=0)
+
+
+def returning_exponents(tiles: Iterable[np.ndarray], sizes: np.ndarray) -> np.ndarray:
+    """Exponents of the powers of two that take sums back of weights brought to the sizes of their planes, of tiles [n²,
+    swept tap, 1, C, lanes] → [n², block, lanes]; for an output channel of zeros, whose sums are not quite 0, one that
+    makes 0 of anything."""
+    largest = np.stack([np.abs(u).max(axis=(1, 2, 3)) for u in tiles], axis=1)
+    back = _back(largest.reshape(len(largest), -1), sizes).reshape(largest.shape)
+    exponents = (np.frexp(back)[1] - 1).clip(1 - EXPONENT_OF_ONE, EXPONENT_OF_ONE - 1)
+    return np.where(largest == 0, -EXPONENT_OF_ONE, exponents)
 
 
 def monic(points: Sequence[float]) -> list[float]:

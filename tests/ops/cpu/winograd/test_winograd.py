@@ -10,7 +10,13 @@ from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axes, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS
 from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED
-from brickrt.ops.cpu.winograd.transforms import has_zero, input_matrix, transform_weights, weight_matrix
+from brickrt.ops.cpu.winograd.transforms import (
+    has_zero,
+    input_matrix,
+    transform_weights,
+    transformed_tiles,
+    weight_matrix,
+)
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
@@ -313,6 +319,16 @@ def test_transformed_weights_of_a_constant_filter(m, r):
     u = transform_weights(np.ones((1, 1, r, r)), axis, axis).reshape(axis.n, axis.n)
     row = weight_matrix(axis).sum(axis=1)
     np.testing.assert_allclose(u, np.outer(row, row), atol=1e-12)
+
+
+@pytest.mark.parametrize("channels", [1, 23, 300])
+def test_tiles_of_transformed_weights(channels):
+    """Tile by tile they are what all transform to at once, with output channels innermost."""
+    down, across = Axis(2, 4, 3, 1, 1, 0, 9), Axis(3, 2, 3, 1, 1, 0, 9)
+    w = np.random.default_rng(0).standard_normal((24, 2, channels, 3, 3)).astype(np.float32)
+    found = np.stack(list(transformed_tiles(w, 8, down, across)), axis=1)  # [n², tile, swept tap, C, width]
+    want = transform_weights(w, down, across, np.float32).reshape(24, 3, 8, 2, channels)
+    np.testing.assert_array_equal(found, np.moveaxis(want, 2, -1))
 
 
 @pytest.mark.parametrize(("m", "r"), [k for k in POINTS if k != (1, 1)])
