@@ -65,8 +65,10 @@ def write_whole(path: Path, write: Callable[[IO[bytes]], object]) -> None:
 
 def _why(error: OSError) -> str:
     """What NumPy could not write it counts, and gives no number of an error."""
-    if error.errno in (ENOSPC, EDQUOT) or (error.errno is None and " requested and " in str(error)):
+    if error.errno in (ENOSPC, EDQUOT):
         return "the disk is full: free space, or give another path"
+    if error.errno is None and " requested and " in str(error):
+        return "the disk is full: free space (or files may not be that large), or give another path"
     return f"cannot be written ({error.strerror or error}): give another path"
 
 

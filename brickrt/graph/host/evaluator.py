@@ -209,7 +209,7 @@ _ALWAYS = (
     *_CONTRIBUTED,
     *(If, Loop, Optional, Scan, LRN, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
-    *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression),
+    *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression, indexing.Slice),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
     *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, pooling.MaxPool, resized.Resize),
 )

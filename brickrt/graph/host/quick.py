@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements
+from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
 
 SMALL = 1 << 18
@@ -128,15 +128,9 @@ def _slice(node: OnnxNode, given: Arrays) -> np.ndarray:
         raise NotQuick
     x, starts, ends = map(_some, given[:3])
     axes, steps = (*given[3:], None, None)[:2]
-    count = starts.size
-    where = range(count) if axes is None else axes.tolist()
-    strides = [1] * count if steps is None else steps.tolist()
-    if 0 in strides:
+    if steps is not None and 0 in steps:
         raise NotQuick
-    spans = [slice(None)] * x.ndim
-    for axis, start, end, step in zip(where, starts.tolist(), ends.tolist(), strides, strict=True):
-        spans[axis] = slice(start, end, step)
-    part = x[tuple(spans)] if x.ndim else x
+    part = sliced(x, starts, ends, axes, steps) if x.ndim else x
     _small(part.size)
     return part.copy()
 

@@ -154,12 +154,12 @@ class _BandPlanner:
         """Columns that pieces have a multiple of: whole segments of partial reductions. 0 where columns must stay
         together, as norms round otherwise, or each piece would compute the scores of an attention."""
         op, rank = self.plan.graph.nodes[unit.nodes[-1]].op, len(unit.brick)
+        lengths = [one.length for k in partials if isinstance(one := self.plan.graph.nodes[k].op, Segmented)]
         if isinstance(op, MatMul) and self.paired(unit):
-            return group_columns(self.plan.device.lanes, 0)
+            return math.lcm(group_columns(self.plan.device.lanes, 0), *lengths)
         scores = isinstance(op, MatMul) and unit.strategy == "padded"
         if scores or (isinstance(op, Rowwise) and rank - 1 in op.axes):
             return 0
-        lengths = [op.length for k in partials if isinstance(op := self.plan.graph.nodes[k].op, Segmented)]
         return math.lcm(*lengths) if lengths else FEW_COLUMNS
 
     def place(self, name: str) -> None:

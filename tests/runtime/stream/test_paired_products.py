@@ -16,7 +16,8 @@ from brickrt.plan.stream import band_plan
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 
-WEIGHTS = np.random.default_rng(7).standard_normal((40, 70)).astype(np.float32)
+RANDOM = np.random.default_rng(7)
+WEIGHTS = RANDOM.standard_normal((40, 70)).astype(np.float32)
 
 
 def pointwise() -> tuple[onnx.ModelProto, str]:
@@ -46,3 +47,16 @@ def test_bits_do_not_depend_on_the_cut(
     assert np.abs(whole - wanted).max() < 3e-6 * np.abs(wanted).max()
     bands = run_stream(planner.stream_plan(5, (2,)), inputs, 2)["y"]
     np.testing.assert_array_equal(bands, whole)
+
+
+def test_segments_of_moments_behind_a_product_stay_whole() -> None:
+    w, ones = RANDOM.standard_normal((32, 5120)).astype(np.float32), np.ones(2, np.float32)
+    nodes = [node("MatMul", "x w", "z"), node("InstanceNormalization", "z s b", "y")]
+    made = model(nodes, [tensor("x", [1, 2, 400, 32])], w=w, s=ones, b=ones)
+    plan, inputs = plan_of(made, exact=False), random_inputs(made)
+    (product,) = (one for one in plan.subgraphs if isinstance(plan.graph.nodes[one.nodes[0]].op, MatMul))
+    assert product.partial_reductions
+    planner = planner_of(replace(plan, algorithms={product.nodes[0]: PAIRED}))
+    z = inputs["x"].astype(np.float64) @ w
+    wanted = (z - z.mean((2, 3), keepdims=True)) / np.sqrt(z.var((2, 3), keepdims=True) + 1e-5) + 1
+    np.testing.assert_allclose(run_stream(planner.stream_plan(50), inputs, 2)["y"], wanted, 1e-4, 1e-4)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements
+from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements, sliced
 from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 
@@ -95,3 +95,13 @@ def _corners(boxes: np.ndarray, centered: int) -> np.ndarray:
     if centered:
         return np.concatenate([first - second / 2, first + second / 2], -1)
     return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
+
+
+class Slice(OpRun):
+    """Parts of tensors; up to opset 9 positions are attributes."""
+
+    op_domain = ""
+
+    def _run(self, x, starts=None, ends=None, axes=None, steps=None, **_: Any):
+        where, step = (None if v is None else np.ravel(v) for v in (axes, steps))
+        return (sliced(x, np.ravel(starts), np.ravel(ends), where, step),)

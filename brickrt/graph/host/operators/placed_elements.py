@@ -67,3 +67,17 @@ def _scattered_by(function: int, x: np.ndarray, indices: np.ndarray, updates: np
     if wrong[1]:
         raise IndexError(f"index {wrong[0]} is out of bounds for axis {axis} with size {x.shape[axis]}")
     return out
+
+
+def sliced(
+    x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None, steps: np.ndarray | None
+) -> np.ndarray:
+    """The part of x between positions along axes. One that goes backwards from before the first position begins there,
+    as ONNX says; NumPy gives nothing."""
+    count = starts.size
+    where = range(count) if axes is None else axes.tolist()
+    strides = [1] * count if steps is None else steps.tolist()
+    spans = [slice(None)] * x.ndim
+    for axis, start, end, step in zip(where, starts.tolist(), ends.tolist(), strides, strict=True):
+        spans[axis] = slice(max(start, -x.shape[axis]) if step < 0 else start, end, step)
+    return x[tuple(spans)]

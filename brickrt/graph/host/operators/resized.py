@@ -29,14 +29,15 @@ class Resize(ReferenceResize):
         if node.version < 11 or 0 in X.shape or 0 in extents:
             return super()._run(X, roi, scales, sizes, *others, **options)
         attrs = resize_attributes(node)
-        return (resized(X, resized_axes(attrs, X.shape, crop, factors, extents), attrs),)
+        axes = resized_axes(attrs, X.shape, crop, factors, extents)
+        if any(a.size < 1 for a in axes):
+            return super()._run(X, roi, scales, sizes, *others, **options)
+        return (resized(X, axes, attrs),)
 
 
 def resized(x: np.ndarray, axes: Sequence[AxisResize], attrs: Mapping[str, Any]) -> np.ndarray:
-    """A tensor with these axes resized. Raises ValueError for an axis of which nothing would be left."""
+    """A tensor with these axes resized, of which some of each is left."""
     transform = attrs["coordinate_transformation_mode"]
-    if any(a.size < 1 for a in axes):
-        raise ValueError("an axis cannot become empty")
     axes, dtype = [a for a in axes if not a.trivial(transform)], x.dtype
     if attrs["mode"] == "nearest":
         for a in axes:

@@ -106,3 +106,20 @@ def test_a_position_that_is_not_there_is_named_and_not_written(wrong: int, monke
     indices[1, 17] = wrong
     with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 5"):
         scattered_elements(np.zeros((5, 20)), indices, np.ones((3, 20)), 0)
+
+
+@pytest.mark.parametrize(
+    ("spans", "axes"),
+    [
+        ([(-9, -20, -1)], [0]),  # begins before the first position, and there is something of it
+        ([(-9, -20, -2), (7, 1, -3)], [2, 1]),
+        ([(1, 9, 2), (-3, -1, 1)], [-1, 0]),
+        ([(0, 2, 1), (3, 0, -1), (2, 2, 1)], None),
+    ],
+)
+def test_parts(spans, axes):
+    first, end, step = (np.array(column, np.int64) for column in zip(*spans, strict=True))
+    where = None if axes is None else np.array(axes, np.int64)
+    if where is None:
+        compare("Slice", X, first, end, np.arange(len(spans)), step)
+    compare("Slice", X, first, end, where, step)

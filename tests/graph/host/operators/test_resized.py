@@ -61,3 +61,9 @@ def test_all_sizes_of_a_mask() -> None:
     for size in (1, 34, 68, 77, 91, 164, 244, 299):
         found, wanted = host([x, None, None, np.array([1, 1, size, 1])], LINEAR)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_left_where_scales_are_too_small() -> None:
+    x = RANDOM.standard_normal((1, 2, 7, 6)).astype(np.float32)
+    found, _ = host([x, None, np.float32([1, 1, 0.01, 1.5])], LINEAR)
+    assert found.shape == (1, 2, 0, 9)

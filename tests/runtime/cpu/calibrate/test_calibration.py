@@ -212,4 +212,6 @@ def test_turns_of_memory_move_what_no_cache_can_hold():
     assert max(r.stop for r in caches) <= min(r.start for r in moved)
     assert max(r.stop for r in moved) <= SPEC.cores * max(parts.values())
     assert sum(map(len, moved[:-1])) > 0.9 * OVER_L3 * SPEC.l3
-    assert "memory" not in level_bytes(replace(SPEC, l3=480 << 20))
+    server = replace(SPEC, memory=256 << 30)
+    assert level_bytes(replace(server, l3=340 << 20))["memory"] == OVER_L3 * (340 << 20) // SPEC.cores
+    assert "memory" not in level_bytes(replace(server, l3=520 << 20))
