@@ -32,7 +32,8 @@ class SourceGraph:
     """A valid ONNX model as it was imported.
 
     `optional` inputs have their default in `initializers`; `nodes` are in topological order; `light` is the model
-    without its weights, `stored_bytes` the size of its file and of what it has in others.
+    without its weights, `stored_bytes` the size of its file (of a message: of weights, nodes and functions) and of what
+    it has in others.
     """
 
     name: str
