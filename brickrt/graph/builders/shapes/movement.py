@@ -63,13 +63,13 @@ def cut(b: Builder, node: OnnxNode) -> str:
         raise ValueError(f"it has {len(starts)} starts, {len(ends)} ends and {len(steps)} steps")
     axes = [normal_axis(axis, len(shape)) for axis in (range(len(starts)) if axes is None else axes)]
     spans = {
-        axis: range(shape[axis])[_first(start, shape[axis], step) : end : step]
+        axis: range(shape[axis])[slice_start(start, shape[axis], step) : end : step]
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
     }
     return take(b, x, spans)
 
 
-def _first(start: int, extent: int, step: int) -> int:
+def slice_start(start: int, extent: int, step: int) -> int:
     """Where a slice begins: ONNX moves one that goes backwards from before the first position there, NumPy does not."""
     return max(start, -extent) if step < 0 else start
 

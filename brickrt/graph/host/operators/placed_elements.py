@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 
+from brickrt.graph.builders.shapes.movement import slice_start
 from brickrt.graph.host.helpers import run_items
 from brickrt.ops.cpu.fixed_function import item_loop
 
@@ -72,12 +73,11 @@ def _scattered_by(function: int, x: np.ndarray, indices: np.ndarray, updates: np
 def sliced(
     x: np.ndarray, starts: np.ndarray, ends: np.ndarray, axes: np.ndarray | None, steps: np.ndarray | None
 ) -> np.ndarray:
-    """The part of x between positions along axes. One that goes backwards from before the first position begins there,
-    as ONNX says; NumPy gives nothing."""
+    """The part of x between positions along axes."""
     count = starts.size
     where = range(count) if axes is None else axes.tolist()
     strides = [1] * count if steps is None else steps.tolist()
     spans = [slice(None)] * x.ndim
     for axis, start, end, step in zip(where, starts.tolist(), ends.tolist(), strides, strict=True):
-        spans[axis] = slice(max(start, -x.shape[axis]) if step < 0 else start, end, step)
+        spans[axis] = slice(slice_start(start, x.shape[axis], step), end, step)
     return x[tuple(spans)]

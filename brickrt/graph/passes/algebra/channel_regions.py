@@ -105,7 +105,6 @@ def channel_regions(graph: Graph) -> Iterator[ChannelRegion]:
     for start in starts:
         if start in movable and start not in seen:
             space = _space(graph, _connected(graph, start, lambda name: name in movable))
-
             left = movable.difference(seen)
 
             def fits(name: str, left: set[str] = left, space: Shape = space) -> bool:
