@@ -10,6 +10,7 @@ import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import integers, normal_axis, positive, take, transpose, uses, view
+from brickrt.ops.definitions.slices import slice_start
 from brickrt.ops.operators.move import Concat
 
 LONG = 2**16  # positions along an axis
@@ -67,11 +68,6 @@ def cut(b: Builder, node: OnnxNode) -> str:
         for axis, start, end, step in zip(axes, starts, ends, steps, strict=True)
     }
     return take(b, x, spans)
-
-
-def slice_start(start: int, extent: int, step: int) -> int:
-    """Where a slice begins: ONNX moves one that goes backwards from before the first position there, NumPy does not."""
-    return max(start, -extent) if step < 0 else start
 
 
 @builds("Transpose")

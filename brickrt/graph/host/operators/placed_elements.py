@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from brickrt.graph.builders.shapes.movement import slice_start
 from brickrt.graph.host.helpers import run_items
 from brickrt.ops.cpu.fixed_function import item_loop
+from brickrt.ops.definitions.slices import slice_start
 
 FEW = 1 << 16
 """Elements that NumPy puts in less time than a process takes to compile the loop."""
