@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 DOUBLE_PUMPED = frozenset({"znver4"})  # processors, as LLVM names them, that split operations on 512 bits in two
 
+TILES = "+amx-tile", "+amx-int8", "+amx-bf16"  # features of AMX, as LLVM names them
+
 
 @dataclass(frozen=True)
 class Isa:
@@ -26,6 +28,11 @@ class Isa:
     def multiplies_bfloat16(self) -> bool:
         """Whether instructions add the products of two bfloat16 each to float32 lanes, and round to bfloat16."""
         return self.lanes == 16 and "+avx512bf16" in self.features.split(",")
+
+    @property
+    def multiplies_tiles(self) -> bool:
+        """Whether instructions multiply tiles of bytes and of bfloat16 (AMX)."""
+        return self.lanes == 16 and set(TILES) <= set(self.features.split(","))
 
     @property
     def permutes_bytes(self) -> bool:

@@ -1,0 +1,127 @@
+"""Sums of parts that are not finite, or so small that parts were lost, are computed again, from whole elements.
+
+Parts of infinity are infinity and NaN, and any number times these is not finite either: so no output that reads one
+passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST and less. Each lane
+is judged by its own sum, so bits do not depend on what is computed beside it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.amx.factors import LANES, UPPER
+from brickrt.ops.cpu.amx.gather import BYTE
+from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
+from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, TILE_BYTES
+from brickrt.ops.cpu.amx.views import DIMS
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, PTR, Index, fill, vector, zeros
+from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, NAN, POWER
+
+LEAST = (EXPONENT_OF_ONE - 80) << 23  # bits of the least magnitude that has not lost anything
+INFINITE = (EXPONENT_OF_ONE + 128) * POWER
+F32, WORDS = np.dtype(np.float32), np.dtype(np.int32)
+
+
+class Again:
+    """Emits the look at sums, and apart from it the code that computes some anew."""
+
+    def __init__(self, kernel: AmxScheme, f: FunctionEmitter) -> None:
+        self.k, self.f = kernel, f
+        self.code: ir.Function | None = None
+
+    def mended(
+        self, value: ir.Value, batch: Sequence[Index], channel: Index, pixel: Sequence[Index], place: ir.Value
+    ) -> ir.Value:
+        """A vector of sums with lanes computed again that must be; it lies at `place`."""
+        f, bits = self.f, vector(I32, LANES)
+        size = f.b.and_(f.b.bitcast(value, bits), fill(bits, NAN))
+        tiny = f.b.icmp_unsigned("<", f.b.sub(size, fill(bits, 1)), fill(bits, LEAST))
+        suspect = f.b.or_(tiny, f.b.icmp_signed(">=", size, fill(bits, INFINITE)))
+        some = f.b.icmp_unsigned("!=", f.b.bitcast(suspect, ir.IntType(LANES)), ir.IntType(LANES)(0))
+        result = f.variable(value)
+        with f.when(some):
+            self.compute(f.b.ptrtoint(place, I64), channel, *batch, *pixel)
+            anew = f.load(place, 0, F32, LANES)
+            f.change(result, f.b.select(suspect, anew, value))
+        return f.read(result)
+
+    def compute(self, *place: Index) -> None:
+        """Stores the sums of a pixel: an address, a channel, and the indices of image and pixel."""
+        f = self.f
+        if self.code is not None:
+            f.b.call(self.code, [*f.fn.args[:2], *(f.value(at) for at in place)])
+            return
+        with f.apart("again", *place) as (apart, (to, channel, *index)):
+            _Sums(self.k, apart).emit(apart.b.inttoptr(to, PTR), channel, index[:-DIMS], index[-DIMS:])
+            self.code = apart.fn
+
+
+class _Sums:
+    """Emits the sums of a pixel for a vector of channels."""
+
+    def __init__(self, kernel: AmxScheme, f: FunctionEmitter) -> None:
+        self.k, self.f = kernel, f
+        self.x, self.w = f.pointer(1), f.pointer(2)
+        self.scales = f.pointer(kernel.op.main) if getattr(kernel.op, "channel_scaled", False) else None
+
+    def emit(self, to: ir.Value, channel: Index, batch: Sequence[Index], pixel: Sequence[Index]) -> None:
+        """Stores them at `to`."""
+        f, k, view = self.f, self.k, self.k.view
+        total = f.variable(zeros(vector(FLOAT, LANES)))
+        with self.taps(pixel) as (tap, place):
+            source = f.add(view.source(f, batch), f.dot(place, view.steps))
+            with f.loop(0, view.depth) as c:
+                first, inner = f.mul(f.div(c, LANES), LANES), f.rem(c, LANES)
+                at = f.add(source, view.channel(f, first), inner)
+                element = f.load(self.x, at, F32)
+                if self.scales is not None:
+                    element = f.b.fmul(element, self.factor(batch, first, inner))
+                weight = self.weight(f.div(channel, LANES), tap, c)
+                f.change(total, f.fma(f.splat(element, LANES), weight, f.read(total)))
+        f.store(f.read(total), to, 0, F32, LANES)
+
+    def factor(self, batch: Sequence[Index], first: Index, inner: Index) -> ir.Value:
+        """The factor of a channel of the input."""
+        f, operand = self.f, self.k.ins[self.k.op.main - 1]
+        assert self.scales is not None
+        image = f.mul(batch[0], operand.strides[0]) if operand.shape[0] > 1 else 0
+        at = f.add(image, f.mul(f.div(first, operand.block), operand.strides[1]), inner)
+        return f.load(self.scales, at, operand.dtype)
+
+    @contextmanager
+    def taps(self, pixel: Sequence[Index]) -> Iterator[tuple[Index, list[Index]]]:
+        """Loop over the taps that fall on the input: the number of each, and what it reads."""
+        f, view = self.f, self.k.view
+        with f.loops([(0, extent) for extent in view.kernel]) as at:
+            window = zip(pixel, view.strides, at, view.dilations, view.pads, strict=True)
+            place = [f.sub(f.add(f.mul(p, s), f.mul(t, d)), pad) for p, s, t, d, pad in window]
+            inside = I1(1)
+            for one, extent in zip(place, view.extents, strict=True):
+                inside = f.b.and_(inside, f.b.icmp_unsigned("<", f.value(one), f.value(extent)))
+            with f.when(inside):
+                yield f.add(f.mul(f.add(f.mul(at[0], view.kernel[1]), at[1]), view.kernel[2]), at[2]), place
+
+    def weight(self, block: Index, tap: Index, c: Index) -> ir.Value:
+        """The weights of an element of K at a tap, put together from their parts."""
+        f, k = self.f, self.k
+        paired = k.blocks - k.blocks % BLOCKS
+        alone = f.b.icmp_signed(">=", f.value(block), f.value(paired))
+        each = f.b.select(alone, f.value(1), f.value(BLOCKS))  # blocks of a stream
+        stream = f.sub(block, f.rem(block, BLOCKS))
+        step = f.add(f.mul(tap, k.units), f.div(c, k.factors.unit))
+        first = f.add(f.mul(stream, k.block_bytes), f.mul(step, f.b.mul(each, f.value(k.step_bytes))))
+        row = f.add(f.mul(f.rem(block, BLOCKS), TILE_BYTES), f.mul(f.div(f.rem(c, k.factors.unit), 2), ROW_BYTES))
+        total = zeros(vector(FLOAT, LANES))
+        odd = f.b.icmp_signed("==", f.value(f.rem(c, 2)), f.value(1))
+        for part in range(k.factors.parts):
+            at = f.address(self.w, f.add(first, row, f.mul(part * TILE_BYTES, each)), BYTE)
+            words = f.load(at, 0, WORDS, LANES)
+            upper = f.b.and_(words, fill(words.type, UPPER))
+            bits = f.b.select(odd, upper, f.b.shl(words, fill(words.type, 16)))
+            total = f.b.fadd(total, f.b.bitcast(bits, total.type))
+        return total

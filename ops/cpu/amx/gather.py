@@ -1,0 +1,127 @@
+"""What a chunk reads, copied to the workspace: plane by plane, row by row, a unit of K of each pixel at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.amx.factors import LANES
+from brickrt.ops.cpu.amx.scheme import AmxScheme
+from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import BFLOAT16, I8, Index, memory_type, vector, zeros
+from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD
+
+BYTE = np.dtype(np.int8)
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows and columns of outputs of one image. `first` are its first outputs along the three dimensions, `rows` and
+    `columns` how many; `width` is what rows of its planes have."""
+
+    batch: Sequence[Index]
+    first: Sequence[Index]
+    rows: Index
+    columns: Index
+    width: Index
+
+
+class Gather:
+    """Emits the copies. `x` is the input's address, `factors` that of the factors of its channels if it has any."""
+
+    def __init__(self, kernel: AmxScheme, f: FunctionEmitter, area: ir.Value) -> None:
+        self.k, self.f, self.area = kernel, f, area
+        self.x = f.pointer(1)
+        scaled = getattr(kernel.op, "channel_scaled", False)
+        self.scales = f.pointer(kernel.op.main) if scaled else None
+
+    def emit(self, chunk: Chunk) -> None:
+        """All planes."""
+        f, view = self.f, self.k.view
+        rows = f.add(chunk.rows, self.k.halos[0])
+        down, across = self.k.residues
+        with f.loops([(0, view.kernel[0]), (0, len(down)), (0, len(across))]) as (tap, p, q):
+            plane = f.add(f.mul(f.add(f.mul(tap, len(down)), p), len(across)), q)
+            starts = [
+                f.mul(chunk.first[0], view.strides[0]),
+                f.add(f.mul(chunk.first[1], view.strides[1]), f.pick(down, f.value(p))),
+                f.add(f.mul(chunk.first[2], view.strides[2]), f.pick(across, f.value(q))),
+            ]
+            z, y, x = (f.sub(start, pad) for start, pad in zip(starts, view.pads, strict=True))
+            z = f.add(z, f.mul(tap, view.dilations[0]))
+            with f.loop(0, rows) as row:
+                line = f.add(f.mul(plane, rows), row)
+                self.row(chunk, f.mul(line, chunk.width), z, f.add(y, f.mul(row, view.strides[1])), x)
+
+    def row(self, chunk: Chunk, start: Index, z: Index, y: Index, x: Index) -> None:
+        """A row of a plane, whose first pixel is number `start` of the workspace and reads (z, y, x)."""
+        f, view, step = self.f, self.k.view, self.k.view.strides[2]
+        inside = f.b.and_(*(f.b.icmp_unsigned("<", f.value(at), f.value(n)) for at, n in zip((z, y), view.extents)))
+        end = f.value(chunk.width)
+        first = f.minimum(f.maximum(0, self.over(f.sub(0, x), step)), end)
+        last = f.maximum(f.minimum(end, self.over(f.sub(view.extents[2], x), step)), first)
+        first, last = (f.b.select(inside, f.value(at), end) for at in (first, last))
+        self.clear(start, 0, first)
+        source = f.add(view.source(f, chunk.batch), f.dot((z, y, x), view.steps))
+        whole, tail = divmod(view.depth, self.k.factors.unit)
+        with f.loop(0, whole) as unit:
+            self.unit(chunk, start, source, unit, (first, last), self.k.factors.unit)
+        if tail:
+            self.unit(chunk, start, source, whole, (first, last), tail)
+        self.clear(start, last, end)
+
+    def over(self, distance: Index, step: int) -> Index:
+        """How many steps it takes to go so far."""
+        return self.f.div(self.f.add(distance, step - 1), step)
+
+    def pixel(self, number: Index) -> ir.Value:
+        """The address of a pixel of the workspace."""
+        return self.f.address(self.area, self.f.mul(number, self.k.pixel_bytes), BYTE)
+
+    def clear(self, start: Index, first: Index, last: Index) -> None:
+        """Zeros in some pixels of a row."""
+        f, k = self.f, self.k
+        with f.loop(first, last) as at:
+            pixel = self.pixel(f.add(start, at))
+            with f.loop(0, k.units * k.factors.parts) as line:
+                f.b.store(zeros(vector(I8, ROW_BYTES)), f.address(pixel, f.mul(line, ROW_BYTES), BYTE))
+
+    def unit(
+        self, chunk: Chunk, start: Index, source: Index, unit: Index, span: tuple[Index, Index], depth: int
+    ) -> None:
+        """`depth` elements of K of some pixels of a row."""
+        f, k, view, dtype = self.f, self.k, self.k.view, self.k.view.x.dtype
+        channels = [f.add(f.mul(unit, k.factors.unit), c) for c in range(0, k.factors.unit, LANES)]
+        offsets = [view.channel(f, c) for c in channels]
+        scales = [self.scale(chunk, c) for c in channels]
+        step = f.mul(view.strides[2], view.steps[2])
+        with f.loop(*span) as at:
+            pixel = f.address(self.x, f.add(source, f.mul(at, step)), dtype)
+            vectors = [self.vector(pixel, offsets[n], depth - n * LANES, scales[n]) for n in range(len(channels))]
+            to = f.address(self.pixel(f.add(start, at)), f.mul(unit, ROW_BYTES), BYTE)
+            for part, value in enumerate(k.factors.split(f, vectors)):
+                f.b.store(value, f.address(to, part * k.part_bytes, BYTE), align=ROW_BYTES)
+
+    def vector(self, pixel: ir.Value, offset: Index, count: int, scale: ir.Value | None) -> ir.Value:
+        """Elements of K as they lie in memory, of which `count` are there; zeros for others."""
+        f, x = self.f, self.k.view.x
+        dtype = HALF_WORD if x.dtype == BFLOAT16 else x.dtype
+        if count <= 0:
+            return zeros(vector(memory_type(dtype), LANES))
+        inside = None if count >= LANES else f.tail_mask(count, LANES)
+        value = f.load(pixel, offset, dtype, LANES, None if x.block > 1 else inside)
+        value = value if scale is None else f.b.fmul(value, scale)
+        return value if inside is None else f.b.select(inside, value, zeros(value.type))
+
+    def scale(self, chunk: Chunk, channel: Index) -> ir.Value | None:
+        """The factors of LANES channels of the input."""
+        if self.scales is None:
+            return None
+        f, operand = self.f, self.k.ins[self.k.op.main - 1]
+        image = f.mul(chunk.batch[0], operand.strides[0]) if operand.shape[0] > 1 else 0
+        at = f.add(image, f.mul(f.div(channel, operand.block), operand.strides[1]))
+        return f.load(self.scales, at, operand.dtype, LANES)

@@ -1,0 +1,226 @@
+"""What identifies a kernel of tile registers, and the sizes that follow: all but its code.
+
+A box is cut in chunks of rows and columns of pixels. What a chunk reads is copied to the workspace first, in the form
+that tiles take: pixels one behind the other, all channels of one together, padding as zeros. Windows with strides read
+one residue of pixels each, so each residue is an image of its own there, which windows sweep without strides:
+
+    stride 2, taps 0 1 2:   0 2 4 6 …  read by taps 0 and 2        planes: depth tap × residue down × residue across
+                            1 3 5 7 …  read by tap 1
+
+A tile's 16 pixels lie side by side in a plane; it goes on into the next row, over the pixels between them that are no
+outputs. So tiles are full whatever the width.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.amx.factors import FACTORS_OF, LANES, Factors
+from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, ROWS, TILE_BYTES
+from brickrt.ops.cpu.amx.views import DIMS, IMAGE_VIEWS, ImageView
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.kernel import Kernel
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import Epilogue
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product_types import SUMS
+from brickrt.ops.types import Boxes
+
+TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
+PIXELS = TILES * ROWS
+AREA_BYTES = 3 << 18  # of the workspace for what a chunk reads: with a stream of weights it fits L2
+NARROW = 32  # columns of a chunk, at least
+
+
+@dataclass(frozen=True)
+class AmxScheme(Kernel):
+    """`shape_class` is (ragged,): whether boxes cut columns of a matrix inside vectors."""
+
+    op: Conv | MatMul
+
+    sized: ClassVar[bool] = True
+    compiles_quickly: ClassVar[bool] = True
+
+    @classmethod
+    def classify(
+        cls, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa
+    ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
+        """All boxes have one class."""
+        ragged = False
+        if out.block == 1:
+            ends = np.concatenate([boxes.lo[:, -1], boxes.hi[:, -1]])
+            ragged = bool(np.any(ends % LANES))
+        return np.zeros(len(boxes), np.int64), [(int(ragged),)]
+
+    @property
+    def knows_channels(self) -> bool:
+        """Columns of weights are channels of images, and the last dimension of matrices."""
+        return True
+
+    def open_dims(self, i: int | None) -> Sequence[int]:
+        """See `Kernel`; weights are constants."""
+        if i is not None and 0 < i < self.op.main:
+            return ()
+        rank = (self.out if i is None else self.ins[i]).rank
+        return super().open_dims(i) if isinstance(self.op, Conv) else range(rank - 1)
+
+    @property
+    def ragged(self) -> bool:
+        """Whether vectors of outputs may be cut."""
+        return bool(self.shape_class[0])
+
+    @cached_property
+    def view(self) -> ImageView:
+        """The operands as images."""
+        return IMAGE_VIEWS[type(self.op)](self.op, self.ins[0], self.out)
+
+    @cached_property
+    def factors(self) -> Factors:
+        """How elements become words."""
+        return FACTORS_OF[self.ins[0].dtype, self.ins[1].dtype]
+
+    @property
+    def sums(self) -> np.dtype:
+        """The type of sums."""
+        return SUMS if self.ins[0].dtype == np.uint8 else np.dtype(np.float32)
+
+    @cached_property
+    def epilogue(self) -> Epilogue:
+        """What is applied to the sums."""
+        return Epilogue.of(self.op, self.ins, self.out, self.lanes)
+
+    # ---- K
+
+    @property
+    def units(self) -> int:
+        """Rows of tiles that K takes."""
+        return -(-self.view.depth // self.factors.unit)
+
+    @property
+    def taps(self) -> int:
+        """Pixels of the window."""
+        return math.prod(self.view.kernel)
+
+    @property
+    def part_bytes(self) -> int:
+        """Bytes of a part of a pixel."""
+        return self.units * ROW_BYTES
+
+    @property
+    def pixel_bytes(self) -> int:
+        """From pixel to pixel in the workspace: an odd number of lines, so that those of a tile share no set of L1."""
+        lines = self.units * self.factors.parts
+        return (lines + 1 - lines % 2) * ROW_BYTES
+
+    # ---- planes
+
+    @property
+    def residues(self) -> list[list[int]]:
+        """Of each dimension but the first, the residues of pixels that taps read."""
+        window = zip(self.view.kernel[1:], self.view.strides[1:], self.view.dilations[1:], strict=True)
+        return [sorted({tap * step % stride for tap in range(taps)}) for taps, stride, step in window]
+
+    @property
+    def halos(self) -> list[int]:
+        """Pixels of a plane beyond those of the first taps, down and across."""
+        window = zip(self.view.kernel[1:], self.view.strides[1:], self.view.dilations[1:], strict=True)
+        return [(taps - 1) * step // stride for taps, stride, step in window]
+
+    @property
+    def planes(self) -> int:
+        """Planes of a chunk."""
+        return self.view.kernel[0] * math.prod(len(found) for found in self.residues)
+
+    @property
+    def plane_pixels(self) -> int:
+        """Pixels of a plane, at most, unless one row of a few columns has more."""
+        return AREA_BYTES // (self.planes * self.pixel_bytes)
+
+    @property
+    def most_columns(self) -> int:
+        """Columns of a chunk, at most."""
+        down, across = self.halos
+        return max(NARROW, self.plane_pixels // (down + 1) - across)
+
+    # ---- weights: [tile of output channels][tap][unit of K][part][block][words][lanes], 1 KiB each block
+
+    @property
+    def blocks(self) -> int:
+        """Vectors of output channels."""
+        return -(-self.view.columns // LANES)
+
+    @property
+    def step_bytes(self) -> int:
+        """Bytes of weights of a block for a unit of K at a tap."""
+        return self.factors.parts * TILE_BYTES
+
+    @property
+    def block_bytes(self) -> int:
+        """Bytes of weights of a block."""
+        return self.taps * self.units * self.step_bytes
+
+    # ---- workspace
+
+    @property
+    def area_at(self) -> int:
+        """Bytes before the planes: sums of a group of tiles."""
+        return TILES * BLOCKS * TILE_BYTES
+
+    @property
+    def workspace(self) -> int:
+        """Sums, planes, and what tiles read beyond the last plane."""
+        rows, columns = self.out.shape[-2:] if isinstance(self.op, Conv) else (1, self.out.shape[-2])
+        rows = rows if len(self.out.shape) > DIMS or isinstance(self.op, MatMul) else 1
+        down, across = self.halos
+        columns = min(columns, self.most_columns) + across
+        pixels = min((rows + down) * columns, max((1 + down) * columns, self.plane_pixels))
+        return self.area_at + (self.planes * int(pixels) + PIXELS) * self.pixel_bytes
+
+    # ---- constants
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights in tiles, the bias up to whole blocks."""
+        if i == 1:
+            return self._tiles(array)
+        if i == 2 and self.op.bias:
+            return np.pad(array, (0, self.blocks * LANES - len(array)))
+        return super().pack(i, array)
+
+    def packing(self, i: int) -> Hashable:
+        """See `Kernel`: columns and K."""
+        return super().packing(i), self.view.columns, self.view.depth
+
+    def packed_elements(self, i: int) -> int:
+        """See `Kernel`."""
+        if i == 1:
+            return self.blocks * self.block_bytes // self.ins[1].dtype.itemsize
+        return self.blocks * LANES if i == 2 and self.op.bias else super().packed_elements(i)
+
+    def _tiles(self, array: np.ndarray) -> np.ndarray:
+        """[M, C, k…] or [K, N] as tiles read them."""
+        factors, taps, depth = self.factors, self.taps, self.view.depth
+        by_tap = array.reshape(array.shape[0], depth, taps).transpose(2, 1, 0) if isinstance(self.op, Conv) else array
+        kept = np.zeros((taps, self.units * factors.unit, self.blocks * LANES), array.dtype)
+        kept[:, :depth, : self.view.columns] = by_tap
+        parts = [
+            part.reshape(taps, self.units, ROWS, -1) for part in factors.split_weights(kept.reshape(-1, kept.shape[2]))
+        ]
+        words = np.stack(parts, axis=2)  # [taps, units, parts, ROWS, columns]
+        paired = self.blocks - self.blocks % BLOCKS
+        return np.concatenate(
+            [self._streams(words[..., : paired * LANES], BLOCKS), self._streams(words[..., paired * LANES :], 1)]
+        )
+
+    def _streams(self, words: np.ndarray, blocks: int) -> np.ndarray:
+        """Streams of tiles of so many blocks, one behind the other, as the elements of the weights."""
+        split = words.reshape(*words.shape[:-1], -1, blocks, LANES)
+        ordered = np.moveaxis(split, (4, 5), (0, 4))  # [stream, taps, units, parts, block, ROWS, lanes]
+        return np.ascontiguousarray(ordered).reshape(-1).view(self.ins[1].dtype)

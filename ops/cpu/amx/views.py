@@ -1,0 +1,200 @@
+"""The operands of a product as images: three spatial dimensions, of which those that are not there have one pixel.
+
+Rows of a matrix are the pixels of a line; its columns are channels.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from brickrt.ops.base import Op
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
+
+DIMS = 3
+
+
+@dataclass(frozen=True)
+class ImageView(ABC):
+    """`x` times constants gives `out`. `kernel`, `strides`, `dilations`, `pads` and the strides and extents of `x` are
+    those of the three dimensions."""
+
+    op: Op
+    x: Operand
+    out: Operand
+
+    @property
+    @abstractmethod
+    def depth(self) -> int:
+        """K: channels of the input."""
+
+    @property
+    @abstractmethod
+    def columns(self) -> int:
+        """Channels of the output."""
+
+    @property
+    def kernel(self) -> Sequence[int]:
+        """The window's extents."""
+        return (1,) * DIMS
+
+    @property
+    def strides(self) -> Sequence[int]:
+        """From window to window."""
+        return (1,) * DIMS
+
+    @property
+    def dilations(self) -> Sequence[int]:
+        """From tap to tap."""
+        return (1,) * DIMS
+
+    @property
+    def pads(self) -> Sequence[int]:
+        """Before the first pixel."""
+        return (0,) * DIMS
+
+    @property
+    @abstractmethod
+    def extents(self) -> Sequence[Index]:
+        """Pixels of the input."""
+
+    @property
+    @abstractmethod
+    def steps(self) -> Sequence[Index]:
+        """From pixel to pixel of the input, in elements."""
+
+    @abstractmethod
+    def batches(self, f: FunctionEmitter) -> list[tuple[ir.Value, ir.Value]]:
+        """Ranges of the dimensions that number the images of a box."""
+
+    @abstractmethod
+    def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
+        """The box's ranges of the three dimensions."""
+
+    @abstractmethod
+    def channels(self, f: FunctionEmitter) -> tuple[ir.Value, ir.Value]:
+        """The box's output channels."""
+
+    @abstractmethod
+    def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
+        """Offset of an image of the input."""
+
+    @abstractmethod
+    def channel(self, f: FunctionEmitter, first: Index) -> Index:
+        """From there to a channel that is a multiple of the lanes, in elements; those up to the next one are adjacent."""
+
+    @abstractmethod
+    def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+        """Index of an element of the output."""
+
+
+class ConvView(ImageView):
+    """A convolution of blocked images."""
+
+    op: Conv
+
+    def _three(self, values: Sequence[Index], missing: int) -> list[Index]:
+        return [missing] * (DIMS - len(values)) + list(values)
+
+    @property
+    def depth(self) -> int:
+        return self.x.shape[1]
+
+    @property
+    def columns(self) -> int:
+        return self.out.shape[1]
+
+    @property
+    def kernel(self) -> Sequence[int]:
+        return self._three(self.op.kernel, 1)
+
+    @property
+    def strides(self) -> Sequence[int]:
+        return self._three(self.op.strides, 1)
+
+    @property
+    def dilations(self) -> Sequence[int]:
+        return self._three(self.op.dilations, 1)
+
+    @property
+    def pads(self) -> Sequence[int]:
+        return self._three(self.op.pads, 0)
+
+    @property
+    def extents(self) -> Sequence[Index]:
+        return self._three(self.x.shape[2:], 1)
+
+    @property
+    def steps(self) -> Sequence[Index]:
+        return self._three(self.x.strides[2:], 0)
+
+    def batches(self, f: FunctionEmitter) -> list[tuple[ir.Value, ir.Value]]:
+        return [f.box(0)]
+
+    def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
+        found = [f.box(d) for d in range(2, self.out.type.rank)]
+        return [(0, 1)] * (DIMS - len(found)) + found
+
+    def channels(self, f: FunctionEmitter) -> tuple[ir.Value, ir.Value]:
+        return f.box(1)
+
+    def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
+        return f.mul(batch[0], self.x.strides[0])
+
+    def channel(self, f: FunctionEmitter, first: Index) -> Index:
+        return f.mul(f.div(first, self.x.block), self.x.strides[1])
+
+    def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+        return [batch[0], channel, *pixel[DIMS - (self.out.type.rank - 2) :]]
+
+
+class MatMulView(ImageView):
+    """[batch…, M, K] × [K, N]."""
+
+    op: MatMul
+
+    @property
+    def depth(self) -> int:
+        return self.x.shape[-1]
+
+    @property
+    def columns(self) -> int:
+        return self.out.shape[-1]
+
+    @property
+    def extents(self) -> Sequence[Index]:
+        return (1, 1, self.x.shape[-2])
+
+    @property
+    def steps(self) -> Sequence[Index]:
+        return (0, 0, self.x.strides[-2])
+
+    def batches(self, f: FunctionEmitter) -> list[tuple[ir.Value, ir.Value]]:
+        return [f.box(d) for d in range(self.out.type.rank - 2)]
+
+    def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
+        return [(0, 1), (0, 1), f.box(self.out.type.rank - 2)]
+
+    def channels(self, f: FunctionEmitter) -> tuple[ir.Value, ir.Value]:
+        return f.box(self.out.type.rank - 1)
+
+    def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
+        pairs = zip(self.x.shape[:-2], self.x.strides[:-2], strict=True)
+        strides = [0 if extent == 1 else stride for extent, stride in pairs]
+        return f.dot(batch, [0] * (len(batch) - len(strides)) + strides)
+
+    def channel(self, f: FunctionEmitter, first: Index) -> Index:
+        return first
+
+    def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+        return [*batch, pixel[-1], channel]
+
+
+IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulView, Conv: ConvView}
