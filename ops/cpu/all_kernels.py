@@ -2,6 +2,7 @@
 
 from typing import TypeAlias
 
+from brickrt.ops.cpu.amx.kernel import AmxKernel
 from brickrt.ops.cpu.elementwise import interp, map
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.moves import concat, take, transpose
@@ -22,6 +23,7 @@ ALGORITHMS: dict[str, KernelMaker] = {
     "strassen2": TwoLevelStrassenKernel,
     "strassen2-raw": RawStrassenKernel,
     "paired": PairedKernel,
+    "tiles": AmxKernel,
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-paired": WinogradMaker(edge, paired=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},

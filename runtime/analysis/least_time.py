@@ -99,7 +99,8 @@ def _constants_read(plan: Plan, nodes: Sequence[int]) -> int:
         node = plan.graph.nodes[k]
         for i, name in enumerate(node.inputs):
             if name in plan.graph.constants:
-                growth = weight_growth(node.op, plan.algorithms.get(k)) if i == 1 else 1.0
+                algorithm = plan.algorithms.get(k)
+                growth = weight_growth(node.op, algorithm, plan.graph.types[name].dtype) if i == 1 else 1.0
                 sizes[name] = max(sizes.get(name, 0), growth * _most_read(plan.graph, node, i))
     return int(sum(sizes.values()))
 

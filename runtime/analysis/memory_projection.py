@@ -44,16 +44,15 @@ class MemoryProjection:
 
 
 def _transformed(tasks: TaskGraph) -> int:
-    """Bytes that algorithms such as Winograd's add to the weights: these transformed, beside themselves."""
+    """Bytes that algorithms such as Winograd's add to the weights."""
     plan = tasks.plan
     if not plan.algorithms:
         return 0
-    from brickrt.plan.cost.conv_algorithms import weight_growth  # here: see `make_plan`
+    from brickrt.plan.cost.conv_algorithms import added_bytes  # here: see `make_plan`
     from brickrt.plan.cost.strassen import keeps_weights
 
     nodes = {k: (plan.graph.nodes[k], name) for k, name in plan.algorithms.items() if not keeps_weights(name)}
-    weights = ((node, name, FLOAT_BYTES * plan.graph.types[node.inputs[1]].size) for node, name in nodes.values())
-    return int(sum(nbytes * weight_growth(node.op, name) for node, name, nbytes in weights))
+    return sum(added_bytes(node.op, name, plan.graph.types[node.inputs[1]]) for node, name in nodes.values())
 
 
 def project(tasks: TaskGraph, threads: int) -> MemoryProjection:

@@ -7,12 +7,15 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from brickrt.ops.cpu.amx.permission import may_use_tiles
+
 MACHINE = "x86_64"
 """The architecture that code is compiled into files for."""
 _CODE = re.compile(
     r"sse.*|pni|ssse3|avx.*|fma4?|f16c|bmi[12]|abm|popcnt|movbe|adx|aes|pclmulqdq|sha_ni|sha512|sm[34]|vaes|vpclmulqdq"
     r"|gfni|amx.*|xop|tbm|cx16|lahf_lm|cmov|rdpid|movdiri|movdir64b|serialize|3dnow.*"
 )
+TILES = "amx"
 """Extensions that a compiler may use by itself; other flags say what an operating system needs."""
 
 
@@ -25,13 +28,16 @@ def machine() -> str:
 
 
 def extensions() -> frozenset[str]:
-    """The extensions of the processor that compilers may use; none where the system does not tell."""
+    """The extensions of the processor that compilers may use, those of AMX if the system lets this process; none where
+    the system does not tell."""
     try:
         text = Path("/proc/cpuinfo").read_text()
     except OSError:
         return frozenset()
     flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
-    return frozenset(flag for flag in flags[1].split() if _CODE.fullmatch(flag)) if flags else frozenset()
+    found = flags[1].split() if flags else []
+    tiles = any(flag.startswith(TILES) for flag in found) and may_use_tiles()
+    return frozenset(flag for flag in found if _CODE.fullmatch(flag) and (tiles or not flag.startswith(TILES)))
 
 
 def lacking(needs: Iterable[str]) -> list[str]:

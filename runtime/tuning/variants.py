@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from brickrt.plan.cost.conv_algorithms import DIRECT, constant_bytes, layer_us, possible_algorithms
+from brickrt.plan.cost.tile_products import TILES
 from brickrt.plan.options import Strategy
 from brickrt.plan.plan import Plan, other_subgraphs, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
@@ -61,7 +62,8 @@ def ranked_algorithms(layers: Plan) -> dict[int, list[str]]:
     graph, device, constants = layers.graph, layers.device, constant_bytes(layers.graph)
     found: dict[int, list[str]] = {}
     for k, node in enumerate(graph.nodes):
-        names = [] if layers.options.exact else possible_algorithms(graph, layers.layouts, device, k, constants)
+        names = possible_algorithms(graph, layers.layouts, device, k, constants)
+        names = [name for name in names if name == TILES or not layers.options.exact]
         times = {name: layer_us(graph, node, device, name, constants) for name in names}
         if times:
             times[DIRECT] = layer_us(graph, node, device, None, constants)

@@ -22,7 +22,7 @@ from brickrt.ops.cpu.winograd.axes import Axes, Axis, fits, known_axes
 from brickrt.ops.cpu.winograd.sizes import choose_sizes, transforms_once
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.types import Shape
+from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
     GATHERED,
@@ -39,7 +39,7 @@ from brickrt.plan.cost.constants import (
     WINOGRAD_MARGIN,
     WINOGRAD_PAIRS,
 )
-from brickrt.plan.cost.roofline import compute_us, read_us
+from brickrt.plan.cost.roofline import compute_us, products_at_a_time, read_us
 from brickrt.plan.cost.strassen import (
     F32_BYTES,
     LEVELS,
@@ -50,6 +50,7 @@ from brickrt.plan.cost.strassen import (
     product_us,
     stored_growth,
 )
+from brickrt.plan.cost.tile_products import TILES, may_use_tiles, tile_weight_growth, tiles_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
@@ -61,8 +62,9 @@ EDGES = {
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
-    """Names the algorithm (of `EDGES` or `LEVELS`) by node index, for layers that are not computed directly."""
-    if exact or device.kind != "cpu":
+    """Names the algorithm (of `EDGES` or `LEVELS`, or `TILES`) by node index, for layers that are not computed
+    directly. Tiles sum as direct kernels do, so they do so where results are to be `exact` as well."""
+    if device.kind != "cpu" or (exact and not device.tiles):
         return {}
     known: dict[Hashable, str | None] = {}  # of equal layers, of which networks have many
     chosen, constants = {}, constant_bytes(graph)
@@ -70,14 +72,27 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
         names = (*node.inputs, node.output)
         kind = node.op, tuple((graph.types[n], layouts[n], n in graph.constants) for n in names)
         if kind not in known:
-            known[kind] = _algorithm(graph, layouts, device, node, constants)
+            known[kind] = _algorithm(graph, layouts, device, node, constants, exact)
         if (name := known[kind]) is not None:
             chosen[k] = name
     return chosen
 
 
-def _algorithm(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int) -> str | None:
+def _algorithm(
+    graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int, exact: bool
+) -> str | None:
     """The algorithm of one node, None where it is computed directly."""
+    vectors = None if exact else _by_vectors(graph, layouts, device, node, constants)
+    if not may_use_tiles(graph, node, device, _is_blocked(layouts, node)):
+        return vectors
+    other = layer_us(graph, node, device, vectors, constants)
+    return TILES if tiles_us(graph, node, device, constants) < other else vectors
+
+
+def _by_vectors(
+    graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int
+) -> str | None:
+    """The algorithm of one node that vector registers compute fastest."""
     if _may_transform(graph, layouts, node):
         name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
         return None if name == DIRECT else name
@@ -91,20 +106,30 @@ def possible_algorithms(
     node = graph.nodes[k]
     if device.kind != "cpu":
         return []
+    tiles = [TILES] if may_use_tiles(graph, node, device, _is_blocked(layouts, node)) else []
     if _may_transform(graph, layouts, node):
         assert isinstance(node.op, Conv)
-        return _transforms(graph, node, device)
-    return possible_schemes(graph, node, device, constants) if _is_product(layouts, node) else []
+        return tiles + _transforms(graph, node, device)
+    return tiles + (possible_schemes(graph, node, device, constants) if _is_product(layouts, node) else [])
 
 
-def weight_growth(op: Op, algorithm: str | None) -> float:
-    """How many times larger the weights are as an algorithm reads them."""
+def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype) -> float:
+    """How many times larger weights of a type are as an algorithm reads them."""
+    if algorithm == TILES:
+        return tile_weight_growth(dtype)
     if algorithm in LEVELS:
         return stored_growth(algorithm)
     if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
     return known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+
+
+def added_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
+    """Bytes of memory that an algorithm's weights take beside the weights themselves; those of tiles are in their
+    place."""
+    growth = weight_growth(op, algorithm, weights.dtype)
+    return int(weights.nbytes * (growth - 1) if algorithm == TILES else F32_BYTES * weights.size * growth)
 
 
 def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int, constants: int) -> CoreShare:
@@ -144,6 +169,8 @@ def constant_bytes(graph: Graph) -> int:
 
 def layer_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int = 0) -> float:
     """Modelled microseconds of one core for a node that has algorithms to choose from."""
+    if algorithm == TILES:
+        return tiles_us(graph, node, device, constants)
     windows = isinstance(node.op, Conv) and math.prod(node.op.kernel) > 1
     return (conv_us if windows else product_us)(graph, node, device, algorithm, constants)
 
@@ -153,8 +180,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
     assert isinstance(op, Conv)
     if algorithm in (None, DIRECT):
-        narrow = graph.ins(node)[0].dtype == BFLOAT16
-        return _direct_us(graph, node, device, constants, device.bfloat16_products if narrow else 1)
+        return _direct_us(graph, node, device, constants, products_at_a_time(graph.ins(node)[0].dtype, device))
     axes = known_axes(op, x[2:], EDGES[str(algorithm)])
     return winograd_us(axes, x[1], out, device, core_share(graph, node, str(algorithm), 1, 1, constants))
 

@@ -24,6 +24,7 @@ from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
 from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
 from brickrt.plan.cost.roofline import overlapped_us
+from brickrt.plan.cost.tile_products import TILES, tiles_us
 from brickrt.plan.cost.tile_times import TileTimes
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
@@ -109,13 +110,22 @@ class CostModel:
             image = any(before[p].image and graph.out(graph.nodes[p]).rank == out.rank for p in producers)
         return NodeCost(
             flops=node.op.flops(ins, out),
-            core_us=arithmetic_us(graph, node, self.device, self.precision) * self._saved(k),
+            core_us=self._core_us(k),
             in_bytes=sum(graph.types[name].nbytes for name in names) - constant,
             out_bytes=out.nbytes,
-            const_bytes=int(constant * weight_growth(node.op, algorithm)),
+            const_bytes=int(constant * (weight_growth(node.op, algorithm, ins[1].dtype) if algorithm else 1)),
             image=image,
             heavy=isinstance(node.op, HEAVY),
         )
+
+    def _core_us(self, k: int) -> float:
+        """Time of a node's arithmetic by its algorithm."""
+        graph, node = self.graph, self.graph.nodes[k]
+        if self.algorithms.get(k) == TILES:
+            assert isinstance(node.op, HEAVY)
+            after = epilogue_us(graph.out(node).size, node.op.epilogue, self.device)
+            return tiles_us(graph, node, self.device, self.constant_bytes) + after
+        return arithmetic_us(graph, node, self.device, self.precision) * self._saved(k)
 
     def _saved(self, k: int) -> float:
         """Time of a node by its algorithm over that of the direct one; equal nodes are modelled once."""

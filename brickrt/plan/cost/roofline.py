@@ -8,6 +8,13 @@ from brickrt.plan.cost.constants import HIDDEN
 from brickrt.plan.device.device_spec import DeviceSpec
 
 
+def products_at_a_time(dtype: np.dtype, device: DeviceSpec) -> int:
+    """How many products of elements of a type a lane adds in the time of one in float32."""
+    if dtype == np.uint8:
+        return device.byte_products
+    return device.bfloat16_products if dtype.name == "bfloat16" else 1
+
+
 def compute_us(vectors: float, device: DeviceSpec, share: float) -> float:
     """Time of so many multiply-adds of whole vectors at a share of the peak."""
     return vectors * device.lanes * 2 / (device.peak_gflops_per_core * share * 1e3)

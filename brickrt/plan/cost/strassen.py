@@ -35,7 +35,7 @@ from brickrt.plan.cost.constants import (
     SUM,
     UNEVEN_STRASSEN,
 )
-from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us, reads_us
+from brickrt.plan.cost.roofline import compute_us, overlapped_us, products_at_a_time, read_us, reads_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
@@ -117,7 +117,8 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     columns = out.shape[column_dim(node)]
     depth = weights.size // columns
     vectors = out.size // columns * depth * -(-columns // device.lanes)
-    arithmetic = compute_us(vectors, device, STRASSEN_SHARE)
+    at_a_time = products_at_a_time(graph.ins(node)[0].dtype, device)
+    arithmetic = compute_us(vectors / at_a_time, device, STRASSEN_SHARE)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
 

@@ -30,6 +30,8 @@ class DeviceSpec:
     `pairs` is set where a core adds beside multiply-adds, so that products are faster with most elements of K paired
     (`ops/cpu/paired/`).
 
+    `tiles` is set where a core has registers of whole tiles and multiplies them (`ops/cpu/amx/`).
+
     `byte_products` is how many products of bytes a core adds in the time of one in float32, `bfloat16_products` how
     many of bfloat16.
 
@@ -52,6 +54,7 @@ class DeviceSpec:
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
     double_pumped: bool = False
     pairs: bool = False
+    tiles: bool = False
     byte_products: int = 1
     bfloat16_products: int = 1
     task_overhead_us: float = 1.0  # taking a task, checking what it waits for, publishing it
@@ -133,6 +136,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
         pairs=double_pumped,  # Zen 4, which is known for it; of others it is measured
+        tiles=machine.multiplies_tiles(isa),
         byte_products=4 if machine.multiplies_bytes(isa) else 1,
         bfloat16_products=2 if machine.multiplies_bfloat16(isa) else 1,
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer

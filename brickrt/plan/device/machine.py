@@ -13,7 +13,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickrt.ops.cpu.isa import DOUBLE_PUMPED
+from brickrt.ops.cpu.amx.permission import may_use_tiles
+from brickrt.ops.cpu.isa import DOUBLE_PUMPED, TILES
 from brickrt.plan.device.cgroup import cpu_limit, read_text
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -125,6 +126,16 @@ def multiplies_bfloat16(isa: str) -> bool:
     from llvmlite import binding
 
     return bool(binding.get_host_cpu_features().get("avx512bf16"))
+
+
+def multiplies_tiles(isa: str) -> bool:
+    """Whether the host multiplies tiles (AMX) beside an instruction set, and this process may use them."""
+    if isa != "avx512":
+        return False
+    from llvmlite import binding
+
+    features = binding.get_host_cpu_features()
+    return all(features.get(name.removeprefix("+")) for name in TILES) and may_use_tiles()
 
 
 def cpu_name() -> str:

@@ -10,7 +10,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.cpu.strassen.sizes import chunks_of, group_columns
-from brickrt.plan.cost.conv_algorithms import weight_growth
+from brickrt.plan.cost.conv_algorithms import added_bytes
 from brickrt.plan.cost.strassen import F32_BYTES, PAIRED, column_dim
 from brickrt.plan.geometry.arena_packing import Lifetime, aligned, arena_size
 from brickrt.plan.geometry.bricks import BrickGrid
@@ -205,7 +205,7 @@ def _constants(plan: Plan) -> int:
         if name == PAIRED:
             total += max(0, _paired_bytes(graph, node, plan.device.lanes) - weights)
         else:
-            total += int(weights * weight_growth(node.op, name))
+            total += added_bytes(node.op, name, graph.types[node.inputs[1]])
     return total
 
 

@@ -44,7 +44,8 @@ def _weights(plan: StreamPlan, one: Sweep) -> float:
     total = 0.0
     for k in (k for number in one.schedule.units for k in plan.units[number].members):
         node = graph.nodes[k]
-        grown = weight_growth(node.op, algorithms.get(k))
+        algorithm = algorithms.get(k)
+        grown = weight_growth(node.op, algorithm, graph.types[node.inputs[1]].dtype) if algorithm else 1.0
         total += grown * sum(
             graph.constants[name].nbytes for name in dict.fromkeys(node.inputs) & graph.constants.keys()
         )

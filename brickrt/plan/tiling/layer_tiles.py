@@ -19,6 +19,7 @@ from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS, strassen_brick
+from brickrt.plan.cost.tile_products import TILES
 from brickrt.plan.geometry.bricks import quotients
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
 from brickrt.plan.tiling.winograd_tiles import winograd_brick
@@ -42,7 +43,7 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
         return _recurrent_brick(list(whole), min(want, cost.device.cores), cost.device.cores)
     if cost.algorithms.get(k) in LEVELS:
         return strassen_brick(cost.graph, node, cost.device, cost.algorithms[k], cost.constant_bytes, want)
-    if k in cost.algorithms:
+    if k in cost.algorithms and cost.algorithms[k] != TILES:
         return winograd_brick(cost, k, want)
     if cost.node_costs[k].image and len(shape) >= 2:
         return _image_brick(cost, k, list(whole), want)

@@ -1,1 +1,1 @@
-"""Products by AMX: an instruction multiplies a tile of 16 pixels by one of 16 output channels, 64 bytes of K at once."""
+"""Products by AMX: an instruction multiplies 16 pixels by 16 output channels, 64 bytes of K at once."""

@@ -71,7 +71,7 @@ class _Sums:
 
     def emit(self, to: ir.Value, channel: Index, batch: Sequence[Index], pixel: Sequence[Index]) -> None:
         """Stores them at `to`."""
-        f, k, view = self.f, self.k, self.k.view
+        f, view = self.f, self.k.view
         total = f.variable(zeros(vector(FLOAT, LANES)))
         with self.taps(pixel) as (tap, place):
             source = f.add(view.source(f, batch), f.dot(place, view.steps))

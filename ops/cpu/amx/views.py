@@ -8,6 +8,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from llvmlite import ir
 
@@ -19,6 +20,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 
 DIMS = 3
+N = TypeVar("N", bound=Index)
 
 
 @dataclass(frozen=True)
@@ -88,7 +90,7 @@ class ImageView(ABC):
 
     @abstractmethod
     def channel(self, f: FunctionEmitter, first: Index) -> Index:
-        """From there to a channel that is a multiple of the lanes, in elements; those up to the next one are adjacent."""
+        """From there to a channel that is a multiple of the lanes; those up to the next one are adjacent."""
 
     @abstractmethod
     def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
@@ -100,7 +102,7 @@ class ConvView(ImageView):
 
     op: Conv
 
-    def _three(self, values: Sequence[Index], missing: int) -> list[Index]:
+    def _three(self, values: Sequence[N], missing: N) -> list[N]:
         return [missing] * (DIMS - len(values)) + list(values)
 
     @property
