@@ -86,12 +86,10 @@ def _algorithm(
     if not may_use_tiles(graph, node, device, _is_blocked(layouts, node)):
         return vectors
     other = layer_us(graph, node, device, vectors, constants)
-    return TILES if tiles_us(graph, node, device, constants) < other else vectors
+    return TILES if tiles_us(graph, node, device, constants) <= other else vectors
 
 
-def _by_vectors(
-    graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int
-) -> str | None:
+def _by_vectors(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int) -> str | None:
     """The algorithm of one node that vector registers compute fastest."""
     if _may_transform(graph, layouts, node):
         name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.factors import FACTORS_OF, LANES
+from brickrt.ops.cpu.amx.factors import FACTORS_OF, LANES, Factors
 from brickrt.ops.cpu.amx.tile_registers import ROWS
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
+from brickrt.ops.types import Shape
 from brickrt.plan.cost.roofline import read_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
 TILES = "tiles"
 """The name of the algorithm."""
 FLOAT32 = np.dtype(np.float32)
-TILE_CYCLES = 16 * 1.25  # of two tiles' product, with what is not hidden of loading them
-LINE_CYCLES = 16  # of a line of what is read, copied to the workspace
-VECTOR_CYCLES = 8  # of a vector of sums, from registers to its epilogue
+TILE_CYCLES = 16 * 1.3  # of two tiles' product, with what is not hidden of loading them
+LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
+VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
-MOST_DIMS = 5
+MOST_DIMS, DEEP = 5, 3
+TILE_BLOCKS = 2  # vectors of output channels of a tile
 PART_GROWTH = {FLOAT32: 1.5}  # weights in bfloat16 parts over the weights, by type
 VECTOR_UNITS = 2  # multiply-add units of processors that have tile registers
 
@@ -50,30 +53,82 @@ def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -
 
 def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> float:
     """Modelled microseconds of one core without the epilogue, in a graph with so many bytes of constants."""
-    op, (x, w, *_), out = node.op, graph.ins(node), graph.out(node)
-    factors = FACTORS_OF[x.dtype, w.dtype]
-    columns, depth = _columns(op, out.shape), _columns(op, x.shape)
-    units, blocks = -(-depth // factors.unit), -(-columns // LANES)
-    pixels = out.size // columns
-    taps = math.prod(op.kernel) if isinstance(op, Conv) else 1
-    slots = pixels * _overhang(op, out.shape)
-    products = -(-slots // ROWS) * blocks * taps * units * len(factors.order) * TILE_CYCLES
-    copied = x.size // depth * units * factors.parts * LINE_CYCLES
-    finished = pixels * blocks * VECTOR_CYCLES
-    arithmetic = (products + copied + finished) / _clock_mhz(device)
-    weights = w.nbytes * tile_weight_growth(w.dtype)
-    return max(arithmetic, read_us(weights, max(weights, constants), device))
+    work = TileWork.of(graph, node, device)
+    weights = graph.ins(node)[1].nbytes * tile_weight_growth(graph.ins(node)[1].dtype)
+    return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
 
 
-def _columns(op: Op, shape: tuple[int, ...]) -> int:
-    return shape[1] if isinstance(op, Conv) else shape[-1]
+@dataclass(frozen=True)
+class TileWork:
+    """A product as tile registers compute it: `depth` channels of the input, or the columns of a matrix."""
+
+    op: Conv | MatMul
+    depth: int
+    kind: Factors
+    device: DeviceSpec
+
+    @staticmethod
+    def of(graph: Graph, node: Node, device: DeviceSpec) -> TileWork:
+        """That of a node for which `may_use_tiles` holds."""
+        op, (x, w, *_) = node.op, graph.ins(node)
+        assert isinstance(op, Conv | MatMul)
+        return TileWork(op, x.shape[column_dim(op)], FACTORS_OF[x.dtype, w.dtype], device)
+
+    @property
+    def taps(self) -> int:
+        """Pixels of the window."""
+        return math.prod(self.op.kernel) if isinstance(self.op, Conv) else 1
+
+    @property
+    def units(self) -> int:
+        """Rows of tiles that K takes."""
+        return -(-self.depth // self.kind.unit)
+
+    def weight_bytes(self, columns: int) -> int:
+        """Bytes of the weights of so many columns."""
+        return self.taps * self.depth * columns * self.kind.parts * self.kind.bytes
+
+    def box_us(self, box: Shape) -> float:
+        """Microseconds of a box of the output, which has so many images, channels and pixels."""
+        columns = box[column_dim(self.op)]
+        pixels = math.prod(box) // columns
+        blocks = TILE_BLOCKS * -(-columns // (TILE_BLOCKS * LANES))
+        planes = box[0] if isinstance(self.op, Conv) and len(box) < 5 else pixels // math.prod(box[-2:])
+        images = planes if isinstance(self.op, Conv) else pixels // box[-2]
+        slots = images * _whole_tiles(pixels * self._overhang(box) / images)
+        products = slots // ROWS * blocks * self.taps * self.units * len(self.kind.order) * TILE_CYCLES
+        copied = pixels * self._read_again(box) * self.units * self.kind.parts * LINE_CYCLES
+        return (products + copied + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
+
+    def _overhang(self, box: Shape) -> float:
+        """Pixels of tiles for each output: they go on over the halo between rows."""
+        if not isinstance(self.op, Conv) or len(box) < 4:
+            return 1.0
+        return 1 + self._halo(-1) // self.op.strides[-1] / box[-1]
+
+    def _read_again(self, box: Shape) -> float:
+        """Pixels of the input for each output of a box."""
+        if not isinstance(self.op, Conv):
+            return 1.0
+        sides = zip(box[2:], self.op.strides, range(len(box) - 2))
+        read = [(extent * min(stride, self.op.kernel[d]) + self._halo(d)) / extent for extent, stride, d in sides]
+        if len(read) == DEEP:  # each plane of outputs reads all planes of its window
+            read[0] = self.op.kernel[0]
+        return math.prod(read)
+
+    def _halo(self, d: int) -> int:
+        assert isinstance(self.op, Conv)
+        return (self.op.kernel[d] - 1) * self.op.dilations[d]
 
 
-def _overhang(op: Op, shape: tuple[int, ...]) -> float:
-    """Pixels of tiles for each output: they go on over the halo between rows."""
-    if not isinstance(op, Conv) or len(shape) < 4:
-        return 1.0
-    return 1 + (op.kernel[-1] - 1) * op.dilations[-1] // op.strides[-1] / shape[-1]
+def column_dim(op: Op) -> int:
+    """The dimension of the output that columns of weights are."""
+    return 1 if isinstance(op, Conv) else -1
+
+
+def _whole_tiles(pixels: float) -> int:
+    """Pixels of whole tiles."""
+    return ROWS * math.ceil(pixels / ROWS)
 
 
 def _clock_mhz(device: DeviceSpec) -> float:

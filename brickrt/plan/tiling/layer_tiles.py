@@ -22,6 +22,7 @@ from brickrt.plan.cost.strassen import LEVELS, strassen_brick
 from brickrt.plan.cost.tile_products import TILES
 from brickrt.plan.geometry.bricks import quotients
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
+from brickrt.plan.tiling.tile_bricks import tile_brick
 from brickrt.plan.tiling.winograd_tiles import winograd_brick
 
 COLUMNS = 64  # columns of a product are cut in multiples of this
@@ -43,7 +44,9 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
         return _recurrent_brick(list(whole), min(want, cost.device.cores), cost.device.cores)
     if cost.algorithms.get(k) in LEVELS:
         return strassen_brick(cost.graph, node, cost.device, cost.algorithms[k], cost.constant_bytes, want)
-    if k in cost.algorithms and cost.algorithms[k] != TILES:
+    if cost.algorithms.get(k) == TILES:
+        return tile_brick(cost, k, want)
+    if k in cost.algorithms:
         return winograd_brick(cost, k, want)
     if cost.node_costs[k].image and len(shape) >= 2:
         return _image_brick(cost, k, list(whole), want)

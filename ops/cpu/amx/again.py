@@ -1,8 +1,9 @@
 """Sums of parts that are not finite, or so small that parts were lost, are computed again, from whole elements.
 
 Parts of infinity are infinity and NaN, and any number times these is not finite either: so no output that reads one
-passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST and less. Each lane
-is judged by its own sum, so bits do not depend on what is computed beside it.
+passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST and less, and in
+those of zero in a vector that has such sums. A vector is judged by its own sums, so bits do not depend on what else is
+computed.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Again:
         with f.when(some):
             self.compute(f.b.ptrtoint(place, I64), channel, *batch, *pixel)
             anew = f.load(place, 0, F32, LANES)
-            f.change(result, f.b.select(suspect, anew, value))
+            lost = f.b.icmp_signed("==", size, zeros(bits))
+            f.change(result, f.b.select(f.b.or_(suspect, lost), anew, value))
         return f.read(result)
 
     def compute(self, *place: Index) -> None:

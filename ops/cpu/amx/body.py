@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
-from brickrt.ops.cpu.amx.outputs import Outputs, SlotRange
+from brickrt.ops.cpu.amx.outputs import Outputs
 from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, TILES, AmxScheme
 from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, ROWS, TILE_BYTES, TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -107,31 +107,31 @@ class AmxBody:
         total = f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns)
         stream = f.address(self.weights, f.mul(f.mul(tile, BLOCKS), k.block_bytes), BYTE)
         self.outputs.begin(chunk, f.mul(tile, BLOCKS), blocks)
-        pairs = f.div(f.maximum(0, f.add(total, PIXELS - ROWS - 1)), PIXELS)
-        rest = f.mul(pairs, PIXELS)
-        with f.loop(0, rest, PIXELS) as slot:
-            self.group(stream, SlotRange(slot, f.minimum(PIXELS, f.sub(total, slot))), TILES, blocks)
-        with f.when(f.b.icmp_signed(">", f.value(total), f.value(rest))):
-            self.group(stream, SlotRange(rest, f.sub(total, rest)), 1, blocks)
+        with f.loop(0, total, PIXELS) as first:
+            count = f.minimum(PIXELS, f.sub(total, first))
+            several = f.b.icmp_signed(">", f.value(count), I64(ROWS))
+            for tiles, fits in ((1, f.b.not_(several)), (TILES, several)):
+                with f.when(fits):
+                    self.group(stream, first, tiles, blocks)
+            self.outputs.finish(count)
 
-    def group(self, stream: ir.Value, slots: SlotRange, tiles: int, blocks: int) -> None:
-        """Up to 32 pixels by up to 32 channels."""
+    def group(self, stream: ir.Value, first: Index, tiles: int, blocks: int) -> None:
+        """The sums of some tiles of pixels, from pixel `first` on, by a tile of up to 32 channels."""
         f, k = self.f, self.k
         for t in range(tiles):
             for j in range(blocks):
                 self.registers.zero(t * BLOCKS + j)
-        first = f.address(self.area, f.mul(slots.first, k.pixel_bytes), BYTE)
+        start = f.address(self.area, f.mul(first, k.pixel_bytes), BYTE)
         step_bytes = blocks * k.step_bytes
         with f.loop(0, k.taps) as tap:
-            pixels = f.address(first, f.b.load(self.offset(tap), typ=I64), BYTE)
+            pixels = f.address(start, f.b.load(self.offset(tap), typ=I64), BYTE)
             weights = f.address(stream, f.mul(tap, k.units * step_bytes), BYTE)
             with f.loop(0, k.units) as unit:
                 at = f.address(pixels, f.mul(unit, ROW_BYTES), BYTE)
                 self.step(at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
         for t in range(tiles):
             for j in range(blocks):
-                self.registers.store(t * BLOCKS + j, self.outputs.sums(t * ROWS, j))
-        self.outputs.finish(slots)
+                self.registers.store(t * BLOCKS + j, self.outputs.sums(t * ROWS, j), I64(BLOCKS * ROW_BYTES))
 
     def step(self, pixels: ir.Value, weights: ir.Value, tiles: int, blocks: int) -> None:
         """The products of a unit of K: each part of pixels or weights is loaded when it is another than before."""

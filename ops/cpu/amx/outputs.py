@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.amx.again import Again
 from brickrt.ops.cpu.amx.factors import LANES
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk
-from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
+from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, AmxScheme
 from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.operands.epilogue import offset_of
 
-
-@dataclass(frozen=True)
-class SlotRange:
-    """Some pixels of a plane one behind the other; those beyond the columns of a chunk are no outputs."""
-
-    first: Index
-    count: Index
+TOGETHER = 4  # outputs that share what their addresses take
 
 
 class Outputs:
@@ -64,35 +57,51 @@ class Outputs:
         return f.b.and_(f.tail_mask(f.sub(hi, channel), LANES), f.b.not_(before))
 
     def sums(self, pixel: Index, block: int) -> ir.Value:
-        """Where the sums of a pixel lie; a tile's are one behind the other."""
+        """Where the sums of a pixel lie."""
         f = self.f
-        tile, row = f.div(pixel, LANES), f.rem(pixel, LANES)
-        place = f.add(f.mul(f.add(f.mul(tile, BLOCKS), block), LANES), row)
-        return f.address(self.work, f.mul(place, ROW_BYTES), BYTE)
+        return f.address(self.work, f.add(f.mul(pixel, BLOCKS * ROW_BYTES), block * ROW_BYTES), BYTE)
 
-    def finish(self, slots: SlotRange) -> None:
-        """The outputs of some pixels."""
+    def finish(self, count: Index) -> None:
+        """The outputs of the next `count` pixels of a plane: those beyond the columns of a chunk are none."""
         f, chunk = self.f, self.chunk
-        with f.loop(0, slots.count) as number:
-            row, column = f.get(self.row, I64), f.get(self.column, I64)
-            with f.when(f.b.icmp_signed("<", column, f.value(chunk.columns))):
-                z, y, x = chunk.first
-                self.pixel(number, [z, f.add(y, row), f.add(x, column)])
-            ends = f.b.icmp_signed("==", f.b.add(column, I64(1)), f.value(chunk.width))
-            f.set(self.column, f.b.select(ends, I64(0), f.b.add(column, I64(1))))
-            f.set(self.row, f.b.select(ends, f.b.add(row, I64(1)), row))
+        done = f.local(I64)
+        f.set(done, f.value(0))
+        with f.loop(0, PIXELS):  # a row of outputs each
+            number, row, column = f.get(done, I64), f.get(self.row, I64), f.get(self.column, I64)
+            with f.when(f.b.icmp_signed("<", number, f.value(count))):
+                left = f.sub(count, number)
+                outputs = f.maximum(0, f.minimum(left, f.sub(chunk.columns, column)))
+                self.run(number, outputs, row, column)
+                steps = f.value(f.minimum(left, f.sub(chunk.width, column)))
+                ends = f.b.icmp_signed("==", f.b.add(column, steps), f.value(chunk.width))
+                f.set(done, f.b.add(number, steps))
+                f.set(self.column, f.b.select(ends, I64(0), f.b.add(column, steps)))
+                f.set(self.row, f.b.select(ends, f.b.add(row, I64(1)), row))
 
-    def pixel(self, number: Index, pixel: Sequence[Index]) -> None:
-        """The channels of one pixel that belong to the box."""
-        f, k = self.f, self.k
+    def run(self, number: Index, count: Index, row: Index, column: Index) -> None:
+        """Outputs that lie side by side, some at a time."""
+        f, (z, y, x) = self.f, self.chunk.first
+        start = [z, f.add(y, row), f.add(x, column)]
+        whole = f.mul(f.div(count, TOGETHER), TOGETHER)
         for j, channel in enumerate(self.blocks):
             with f.when(self.within[j]):
-                value = f.load(self.sums(number, j), 0, k.sums, LANES)
-                if self.again is not None:
-                    value = self.again.mended(value, self.chunk.batch, channel, pixel, self.sums(number, j))
-                if self.biases is not None:
-                    add = f.b.add if k.sums.kind == "i" else f.b.fadd
-                    value = add(value, self.biases[j])
-                index = k.view.index(self.chunk.batch, channel, pixel)
-                value = self.epilogue.apply(value, index, mask=self.masks[j])
-                f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, LANES, self.masks[j])
+                self.epilogue.prefetch(self.out, self.k.view.index(self.chunk.batch, channel, start))
+                with f.loop(0, whole, TOGETHER) as at:
+                    for t in range(TOGETHER):
+                        self.vector(j, f.add(number, at, t), [*start[:2], f.add(start[2], at, t)])
+                with f.loop(whole, count) as at:
+                    self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
+
+    def vector(self, block: int, number: Index, pixel: Sequence[Index]) -> None:
+        """A vector of outputs: the sums of pixel `number` of the group."""
+        f, k, channel = self.f, self.k, self.blocks[block]
+        place = self.sums(number, block)
+        value = f.load(place, 0, k.sums, LANES)
+        if self.again is not None:
+            value = self.again.mended(value, self.chunk.batch, channel, pixel, place)
+        if self.biases is not None:
+            add = f.b.add if k.sums.kind == "i" else f.b.fadd
+            value = add(value, self.biases[block])
+        index = k.view.index(self.chunk.batch, channel, pixel)
+        value = self.epilogue.apply(value, index, mask=self.masks[block])
+        f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, LANES, self.masks[block])

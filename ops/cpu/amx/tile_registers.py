@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I8, I64, VOID, vector_constant
+from brickrt.ops.cpu.emit.llvm_types import I8, VOID, vector_constant
 
 COUNT = 8
 ROWS, ROW_BYTES = 16, 64
@@ -41,9 +41,9 @@ class TileRegisters:
         """Loads rows that lie `stride` bytes apart."""
         self.f.intrinsic("llvm.x86.tileloadd64", VOID, I8(tile), address, stride)
 
-    def store(self, tile: int, address: ir.Value) -> None:
-        """Stores rows one behind the other."""
-        self.f.intrinsic("llvm.x86.tilestored64", VOID, I8(tile), address, I64(ROW_BYTES))
+    def store(self, tile: int, address: ir.Value, stride: ir.Value) -> None:
+        """Stores rows `stride` bytes apart."""
+        self.f.intrinsic("llvm.x86.tilestored64", VOID, I8(tile), address, stride)
 
     def multiply(self, sums: int, pixels: int, weights: int, instruction: str) -> None:
         """Adds the products of pixels and weights, words at a time."""

@@ -1,0 +1,78 @@
+"""Which layers tile registers compute, how they are cut, and what their weights take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, possible_algorithms
+from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.cost.tile_products import TILES
+from brickrt.plan.tiling.tile_bricks import tile_brick
+from tests.plan.tiling.test_layer_tiles import SERVER
+from tests.support.graphs.plan_graphs import Sketch
+
+DEVICE = replace(SERVER, tiles=True, byte_products=4, double_pumped=False)
+
+
+def network(op, x, w, kinds=("float32", "float32")):
+    """A graph of one product, and the layouts of its tensors."""
+    s = Sketch()
+    s.add(op, s.input(*x, dtype=np.dtype(kinds[0])), s.constant(*w, values=np.zeros(w, kinds[1])))
+    graph = s.graph()
+    return graph, dict.fromkeys(graph.types, "blocked" if isinstance(op, Conv) else "plain")
+
+
+def window(edge=3, groups=1):
+    return Conv((edge, edge), (1, 1), (1, 1), (edge // 2,) * 2, (edge // 2,) * 2, groups)
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_bytes_are_multiplied_in_tiles(exact):
+    graph, layouts = network(window(), (1, 64, 28, 28), (64, 64, 3, 3), ("uint8", "int8"))
+    assert choose_algorithms(graph, layouts, DEVICE, exact) == {0: TILES}
+    assert choose_algorithms(graph, layouts, SERVER, exact) == {}
+
+
+def test_large_products_of_float32_are_computed_in_parts():
+    graph, layouts = network(MatMul(), (1, 256, 768), (768, 768))
+    assert choose_algorithms(graph, layouts, DEVICE, False) == {0: TILES}
+    assert TILES in possible_algorithms(graph, layouts, DEVICE, 0, 0)
+    assert TILES not in possible_algorithms(graph, layouts, SERVER, 0, 0)
+
+
+@pytest.mark.parametrize(
+    ("op", "x", "w"),
+    [
+        (MatMul(), (1, 1, 768), (768, 768)),
+        (window(groups=4), (1, 64, 28, 28), (64, 16, 3, 3)),
+        (MatMul(), (2, 64, 64), (2, 64, 64)),
+    ],
+    ids=["few rows", "groups", "a matrix for each image"],
+)
+def test_what_tiles_do_not_compute(op, x, w):
+    graph, layouts = network(op, x, w)
+    assert TILES not in possible_algorithms(graph, layouts, DEVICE, 0, 0)
+
+
+def test_parts_take_half_as_much_again_as_the_weights():
+    graph, _ = network(MatMul(), (1, 256, 768), (768, 768))
+    weights = graph.ins(graph.nodes[0])[1]
+    assert added_bytes(graph.nodes[0].op, TILES, weights) == weights.nbytes // 2
+    graph, _ = network(MatMul(), (1, 256, 768), (768, 768), ("uint8", "int8"))
+    assert added_bytes(graph.nodes[0].op, TILES, graph.ins(graph.nodes[0])[1]) == 0
+
+
+@pytest.mark.parametrize("edge", [7, 14, 56])
+def test_pieces_have_whole_tiles_and_keep_both_cores_busy(edge):
+    graph, layouts = network(window(), (1, 512, edge, edge), (512, 512, 3, 3), ("uint8", "int8"))
+    cost = CostModel(graph, layouts, replace(DEVICE, cores=2), {0: TILES})
+    brick = tile_brick(cost, 0, 8)
+    pieces = [-(-extent // b) for extent, b in zip(graph.out(graph.nodes[0]).shape, brick, strict=True)]
+    assert np.prod(pieces) >= 2
+    assert brick[1] % 32 == 0
+    assert brick[2] == edge if edge == 7 else brick[2] * edge >= 32
