@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 
 from llvmlite import ir
 
@@ -12,7 +13,7 @@ from brickrt.ops.cpu.amx.outputs import Outputs
 from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, TILES, AmxScheme
 from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, ROWS, TILE_BYTES, TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I64, Index
+from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
 
 FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
 
@@ -28,29 +29,40 @@ class AmxBody:
         self.gather = Gather(kernel, f, self.area)
         self.outputs = Outputs(kernel, f, self.work)
         self.registers = TileRegisters(f)
+        lo, hi = kernel.view.channels(f)
+        width = BLOCKS * kernel.lanes
+        self.first_tile, self.last_tile = f.div(lo, width), f.div(f.add(hi, width - 1), width)
+        self.sweep: Index = 0
         self.offsets = f.local(I64, count=kernel.taps)  # bytes from a pixel to what each tap reads
 
     def emit(self) -> None:
         """All chunks of all images."""
         f, k = self.f, self.k
         self.registers.configure()
+        most = self.most_pixels()
         planes, *spans = k.view.pixels(f)
         with f.loops(k.view.batches(f)) as batch, f.loop(*planes) as z:
             (top, bottom), (left, right) = spans
-            with self.pieces(left, right, k.most_columns) as (x, columns):
+            most_columns = f.maximum(k.narrow, f.sub(f.div(most, k.halos[0] + 1), k.halos[1]))
+            with self.pieces(left, right, most_columns) as (x, columns):
                 width = f.add(columns, k.halos[1])
-                with self.pieces(top, bottom, self.most_rows(width)) as (y, rows):
+                most_rows = f.maximum(1, f.sub(f.b.udiv(f.value(most), f.value(width)), k.halos[0]))
+                with self.pieces(top, bottom, most_rows) as (y, rows):
                     chunk = Chunk(batch, [z, y, x], rows, columns, width)
-                    self.gather.emit(chunk)
                     self.set_offsets(chunk)
-                    self.tiles(chunk)
+                    with f.loop(0, k.sweeps) as self.sweep:
+                        self.gather.emit(chunk, self.sweep)
+                        self.tiles(chunk)
         self.registers.release()
 
-    def most_rows(self, width: Index) -> Index:
-        """Rows of a chunk, at most, whose planes have rows of so many pixels."""
+    def most_pixels(self) -> Index:
+        """Pixels of a plane of a chunk, at most: as many as there is room for, and for their sums."""
         f, k = self.f, self.k
-        rows = f.b.udiv(I64(k.plane_pixels), f.value(width))
-        return f.maximum(1, f.sub(rows, k.halos[0]))
+        if k.sweeps == 1:
+            return k.plane_pixels
+        tiles = f.sub(self.last_tile, self.first_tile)
+        room = f.b.udiv(I64(k.kept_pixels), f.value(f.maximum(1, tiles)))
+        return f.minimum(k.plane_pixels, f.sub(room, PIXELS))
 
     @contextmanager
     def pieces(self, lo: Index, hi: Index, most: Index) -> Iterator[tuple[Index, Index]]:
@@ -92,13 +104,11 @@ class AmxBody:
     def tiles(self, chunk: Chunk) -> None:
         """All tiles of output channels that the box touches, the last of one block where their number is odd."""
         f, k = self.f, self.k
-        lo, hi = k.view.channels(f)
-        width, whole = BLOCKS * k.lanes, k.blocks // BLOCKS
-        last = f.div(f.add(hi, width - 1), width)
-        with f.loop(f.div(lo, width), f.minimum(last, whole)) as tile:
+        whole = k.blocks // BLOCKS
+        with f.loop(self.first_tile, f.minimum(self.last_tile, whole)) as tile:
             self.pixels(chunk, tile, BLOCKS)
         if k.blocks % BLOCKS:
-            with f.when(f.b.icmp_signed(">", f.value(last), I64(whole))):
+            with f.when(f.b.icmp_signed(">", f.value(self.last_tile), I64(whole))):
                 self.pixels(chunk, whole, 1)
 
     def pixels(self, chunk: Chunk, tile: Index, blocks: int) -> None:
@@ -110,28 +120,72 @@ class AmxBody:
         with f.loop(0, total, PIXELS) as first:
             count = f.minimum(PIXELS, f.sub(total, first))
             several = f.b.icmp_signed(">", f.value(count), I64(ROWS))
+            kept = self.kept(chunk, tile, first)
             for tiles, fits in ((1, f.b.not_(several)), (TILES, several)):
                 with f.when(fits):
+                    self.begin(kept, tiles, blocks)
                     self.group(stream, first, tiles, blocks)
-            self.outputs.finish(count)
+                    self.end(kept, tiles, blocks)
+            with self.finishing():
+                self.outputs.finish(count)
+
+    def kept(self, chunk: Chunk, tile: Index, first: Index) -> ir.Value:
+        """Where the sums of a group of tiles are kept while parts of K follow."""
+        f, k = self.f, self.k
+        each = f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns, PIXELS)
+        place = f.add(f.mul(f.sub(tile, self.first_tile), each), first)
+        return f.address(self.work, f.add(k.kept_at, f.mul(place, k.kept_bytes)), BYTE)
+
+    @contextmanager
+    def finishing(self) -> Iterator[None]:
+        """The body runs in the last part of K."""
+        if self.k.sweeps == 1:
+            yield
+            return
+        with self.f.when(self.is_sweep(self.k.sweeps - 1)):
+            yield
+
+    def is_sweep(self, number: int) -> ir.Value:
+        """Whether it is the turn of a part of K."""
+        return self.f.b.icmp_signed("==", self.f.value(self.sweep), I64(number))
+
+    def begin(self, kept: ir.Value, tiles: int, blocks: int) -> None:
+        """Sums of zero, or those of the parts of K before."""
+        f = self.f
+        for t, j in product(range(tiles), range(blocks)):
+            self.registers.zero(t * BLOCKS + j)
+        if self.k.sweeps > 1:
+            with f.when(f.b.not_(self.is_sweep(0))):
+                for t, j in product(range(tiles), range(blocks)):
+                    self.registers.load(t * BLOCKS + j, self.place(kept, t, j), I64(self.k.kept_bytes))
+
+    def end(self, kept: ir.Value, tiles: int, blocks: int) -> None:
+        """Sums to where they are finished, or kept for the next part."""
+        f, to = self.f, kept
+        if self.k.sweeps > 1:
+            last = self.is_sweep(self.k.sweeps - 1)
+            to = f.b.inttoptr(f.b.select(last, f.b.ptrtoint(self.work, I64), f.b.ptrtoint(kept, I64)), PTR)
+        else:
+            to = self.work
+        for t, j in product(range(tiles), range(blocks)):
+            self.registers.store(t * BLOCKS + j, self.place(to, t, j), I64(self.k.kept_bytes))
+
+    def place(self, base: ir.Value, tile: int, block: int) -> ir.Value:
+        """Where the sums of a tile and a block lie: [pixel][block][lanes]."""
+        return self.f.address(base, tile * ROWS * self.k.kept_bytes + block * ROW_BYTES, BYTE)
 
     def group(self, stream: ir.Value, first: Index, tiles: int, blocks: int) -> None:
         """The sums of some tiles of pixels, from pixel `first` on, by a tile of up to 32 channels."""
         f, k = self.f, self.k
-        for t in range(tiles):
-            for j in range(blocks):
-                self.registers.zero(t * BLOCKS + j)
         start = f.address(self.area, f.mul(first, k.pixel_bytes), BYTE)
         step_bytes = blocks * k.step_bytes
         with f.loop(0, k.taps) as tap:
             pixels = f.address(start, f.b.load(self.offset(tap), typ=I64), BYTE)
-            weights = f.address(stream, f.mul(tap, k.units * step_bytes), BYTE)
-            with f.loop(0, k.units) as unit:
+            past = f.mul(self.sweep, k.sweep)
+            weights = f.address(stream, f.mul(f.add(f.mul(tap, k.units), past), step_bytes), BYTE)
+            with f.loop(0, f.minimum(k.sweep, f.sub(k.units, past))) as unit:
                 at = f.address(pixels, f.mul(unit, ROW_BYTES), BYTE)
                 self.step(at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
-        for t in range(tiles):
-            for j in range(blocks):
-                self.registers.store(t * BLOCKS + j, self.outputs.sums(t * ROWS, j), I64(BLOCKS * ROW_BYTES))
 
     def step(self, pixels: ir.Value, weights: ir.Value, tiles: int, blocks: int) -> None:
         """The products of a unit of K: each part of pixels or weights is loaded when it is another than before."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -37,10 +38,12 @@ class Gather:
         self.k, self.f, self.area = kernel, f, area
         self.x = f.pointer(1)
         scaled = getattr(kernel.op, "channel_scaled", False)
+        self.sweep: Index = 0
         self.scales = f.pointer(kernel.op.main) if scaled else None
 
-    def emit(self, chunk: Chunk) -> None:
-        """All planes."""
+    def emit(self, chunk: Chunk, sweep: Index) -> None:
+        """All planes, of a part of K."""
+        self.sweep = sweep
         f, view = self.f, self.k.view
         rows = f.add(chunk.rows, self.k.halos[0])
         down, across = self.k.residues
@@ -68,11 +71,23 @@ class Gather:
         self.clear(start, 0, first)
         source = f.add(view.source(f, chunk.batch), f.dot((z, y, x), view.steps))
         whole, tail = divmod(view.depth, self.k.factors.unit)
-        with f.loop(0, whole) as unit:
+        begin = f.mul(self.sweep, self.k.sweep)
+        with f.loop(begin, f.minimum(f.add(begin, self.k.sweep), whole)) as unit:
             self.unit(chunk, start, source, unit, (first, last), self.k.factors.unit)
         if tail:
-            self.unit(chunk, start, source, whole, (first, last), tail)
+            with self.last_sweep():
+                self.unit(chunk, start, source, whole, (first, last), tail)
         self.clear(start, last, end)
+
+    @contextmanager
+    def last_sweep(self) -> Iterator[None]:
+        """The body runs in the last part of K."""
+        f, last = self.f, self.k.sweeps - 1
+        if not last:
+            yield
+            return
+        with f.when(f.b.icmp_signed("==", f.value(self.sweep), f.value(last))):
+            yield
 
     def over(self, distance: Index, step: int) -> Index:
         """How many steps it takes to go so far."""
@@ -87,7 +102,7 @@ class Gather:
         f, k = self.f, self.k
         with f.loop(first, last) as at:
             pixel = self.pixel(f.add(start, at))
-            with f.loop(0, k.units * k.factors.parts) as line:
+            with f.loop(0, k.sweep * k.factors.parts) as line:
                 f.b.store(zeros(vector(I8, ROW_BYTES)), f.address(pixel, f.mul(line, ROW_BYTES), BYTE))
 
     def unit(
@@ -102,7 +117,8 @@ class Gather:
         with f.loop(*span) as at:
             pixel = f.address(self.x, f.add(source, f.mul(at, step)), dtype)
             vectors = [self.vector(pixel, offsets[n], depth - n * LANES, scales[n]) for n in range(len(channels))]
-            to = f.address(self.pixel(f.add(start, at)), f.mul(unit, ROW_BYTES), BYTE)
+            within = f.sub(unit, f.mul(self.sweep, k.sweep))
+            to = f.address(self.pixel(f.add(start, at)), f.mul(within, ROW_BYTES), BYTE)
             for part, value in enumerate(k.factors.split(f, vectors)):
                 f.b.store(value, f.address(to, part * k.part_bytes, BYTE), align=ROW_BYTES)
 

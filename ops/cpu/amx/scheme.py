@@ -9,6 +9,9 @@ one residue of pixels each, so each residue is an image of its own there, which 
 
 A tile's 16 pixels lie side by side in a plane; it goes on into the next row, over the pixels between them that are no
 outputs. So tiles are full whatever the width.
+
+A long K is swept in parts, each of which is copied when its turn comes: what a chunk reads of it and a tile's weights
+stay in L2 and in L1. Between two parts the workspace keeps the sums.
 """
 
 from __future__ import annotations
@@ -37,6 +40,8 @@ from brickrt.ops.types import Boxes
 TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
 PIXELS = TILES * ROWS
 AREA_BYTES = 3 << 18  # of the workspace for what a chunk reads: with a stream of weights it fits L2
+KEPT_BYTES = 1 << 20  # for the sums of a chunk while parts of K follow
+PLANE_PIXELS = 256  # of all planes of a chunk together, for which there is room
 NARROW = 32  # columns of a chunk, at least
 
 
@@ -110,14 +115,25 @@ class AmxScheme(Kernel):
         return math.prod(self.view.kernel)
 
     @property
+    def sweep(self) -> int:
+        """Units of K that are swept at a time."""
+        most = max(1, AREA_BYTES // (PLANE_PIXELS * self.planes * self.factors.parts * ROW_BYTES))
+        return -(-self.units // -(-self.units // most))
+
+    @property
+    def sweeps(self) -> int:
+        """Parts that K is swept in."""
+        return -(-self.units // self.sweep)
+
+    @property
     def part_bytes(self) -> int:
         """Bytes of a part of a pixel."""
-        return self.units * ROW_BYTES
+        return self.sweep * ROW_BYTES
 
     @property
     def pixel_bytes(self) -> int:
         """From pixel to pixel in the workspace: an odd number of lines, so that those of a tile share no set of L1."""
-        lines = self.units * self.factors.parts
+        lines = self.sweep * self.factors.parts
         return (lines + 1 - lines % 2) * ROW_BYTES
 
     # ---- planes
@@ -145,10 +161,19 @@ class AmxScheme(Kernel):
         return AREA_BYTES // (self.planes * self.pixel_bytes)
 
     @property
-    def most_columns(self) -> int:
-        """Columns of a chunk, at most."""
-        down, across = self.halos
-        return max(NARROW, self.plane_pixels // (down + 1) - across)
+    def kept_bytes(self) -> int:
+        """Bytes of sums of a pixel and a tile of output channels."""
+        return BLOCKS * ROW_BYTES
+
+    @property
+    def kept_pixels(self) -> int:
+        """Pixels whose sums there is room for, of one tile of output channels."""
+        return KEPT_BYTES // self.kept_bytes
+
+    @property
+    def narrow(self) -> int:
+        """Columns of a chunk, at least, where a box has as many."""
+        return NARROW
 
     # ---- weights: [tile of output channels][tap][unit of K][part][block][words][lanes], 1 KiB each block
 
@@ -170,18 +195,34 @@ class AmxScheme(Kernel):
     # ---- workspace
 
     @property
-    def area_at(self) -> int:
-        """Bytes before the planes: sums of a group of tiles."""
+    def kept_at(self) -> int:
+        """Bytes before the sums that are kept: those of a group of tiles."""
         return TILES * BLOCKS * TILE_BYTES
+
+    @property
+    def area_at(self) -> int:
+        """Bytes before the planes."""
+        if self.sweeps == 1:
+            return self.kept_at
+        tiles = -(-self.blocks // BLOCKS)
+        rows, columns = self.most_outputs
+        some = (min(NARROW, columns) + self.halos[1] + PIXELS) * tiles * self.kept_bytes
+        every = ((rows - 1) * (columns + self.halos[1]) + columns + PIXELS) * tiles * self.kept_bytes
+        return self.kept_at + int(min(every, max(some, KEPT_BYTES)))
+
+    @property
+    def most_outputs(self) -> tuple[int, int]:
+        """Rows and columns of the largest box."""
+        if isinstance(self.op, MatMul):
+            return 1, self.out.shape[-2]
+        return (self.out.shape[-2] if len(self.out.shape) > DIMS else 1), self.out.shape[-1]
 
     @property
     def workspace(self) -> int:
         """Sums, planes, and what tiles read beyond the last plane."""
-        rows, columns = self.out.shape[-2:] if isinstance(self.op, Conv) else (1, self.out.shape[-2])
-        rows = rows if len(self.out.shape) > DIMS or isinstance(self.op, MatMul) else 1
-        down, across = self.halos
-        columns = min(columns, self.most_columns) + across
-        pixels = min((rows + down) * columns, max((1 + down) * columns, self.plane_pixels))
+        (rows, columns), (down, across) = self.most_outputs, self.halos
+        narrow = (1 + down) * (min(columns, NARROW) + across)
+        pixels = min((rows + down) * (columns + across), max(narrow, self.plane_pixels))
         return self.area_at + (self.planes * int(pixels) + PIXELS) * self.pixel_bytes
 
     # ---- constants

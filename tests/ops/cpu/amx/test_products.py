@@ -151,7 +151,7 @@ def test_factors_of_channels():
 @needs_tiles
 @pytest.mark.parametrize("kind", KINDS)
 def test_bits_do_not_depend_on_chunks_nor_boxes(monkeypatch, kind):
-    """A small area makes many chunks of rows and of columns."""
+    """Little room makes many chunks of rows and of columns."""
     op, given = conv((3, 3), (1, 2), pads=(1, 1)), drawn(kind, (1, 40, 23, 150), (36, 40, 3, 3))
 
     def outputs(*boxes):
@@ -165,13 +165,25 @@ def test_bits_do_not_depend_on_chunks_nor_boxes(monkeypatch, kind):
         return whole
 
     large = outputs(Boxes.whole((1, 36, 23, 75)))
-    monkeypatch.setattr(scheme, "AREA_BYTES", 1 << 16)
+    monkeypatch.setattr(scheme.AmxScheme, "plane_pixels", 100)
     monkeypatch.setattr(scheme, "NARROW", 8)
     monkeypatch.setattr(harness, "_COMPILED", {})
     harness.compiled.cache_clear()
     cuts = [((0, 0, 0, 0), (1, 16, 9, 75)), ((0, 16, 0, 0), (1, 36, 9, 40)), ((0, 16, 0, 40), (1, 36, 9, 75))]
     small = outputs(Boxes.one((0, 0, 9, 0), (1, 36, 23, 75)), *(Boxes.one(lo, hi) for lo, hi in cuts))
     np.testing.assert_array_equal(large, small)
+
+
+@needs_tiles
+@pytest.mark.parametrize("kind", KINDS)
+def test_k_in_parts(monkeypatch, kind):
+    """Three and more of them, the last of one unit and of part of one; little room for sums makes many chunks."""
+    monkeypatch.setattr(scheme, "PLANE_PIXELS", 2000)
+    monkeypatch.setattr(scheme, "KEPT_BYTES", 1 << 15)
+    monkeypatch.setattr(harness, "_COMPILED", {})
+    harness.compiled.cache_clear()
+    compare(MatMul(True), drawn(kind, (2, 97, 1100), (1100, 90), (90,)))
+    compare(conv((3, 2), (1, 2), pads=(1, 1)), drawn(kind, (1, 330, 9, 40), (70, 330, 3, 2)))
 
 
 @needs_tiles
