@@ -13,10 +13,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from brickrt.ops.cpu.amx.sizes import ASKS
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.roofline import compute_us
+from brickrt.plan.cost.tile_products import TILES, tile_steps
 from brickrt.plan.plan import Plan
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
@@ -147,6 +149,8 @@ def large_constants(plan: Plan, k: int) -> list[str]:
 def asked_bytes(plan: Plan, k: int) -> float:
     """About how many bytes a node can ask for while it computes; 0 for one that cannot."""
     node, graph = plan.graph.nodes[k], plan.graph
+    if plan.algorithms.get(k) == TILES:
+        return tile_steps(graph, node) * ASKS * PACES[-1]
     direct = isinstance(node.op, Conv) and node.op.groups == 1 and k not in plan.algorithms
     if not direct or plan.layouts[node.inputs[0]] != "blocked" or node.inputs[1] not in graph.constants:
         return 0.0

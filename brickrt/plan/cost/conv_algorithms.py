@@ -111,7 +111,7 @@ def possible_algorithms(
     return tiles + (possible_schemes(graph, node, device, constants) if _is_product(layouts, node) else [])
 
 
-def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype) -> float:
+def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype = FLOAT32) -> float:
     """How many times larger weights of a type are as an algorithm reads them."""
     if algorithm == TILES:
         return tile_weight_growth(dtype)

@@ -9,8 +9,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.factors import FACTORS_OF, LANES, Factors
-from brickrt.ops.cpu.amx.tile_registers import ROWS
+from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, Factors
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
@@ -25,6 +24,7 @@ TILE_CYCLES = 16 * 1.3  # of two tiles' product, with what is not hidden of load
 LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
 VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
+GROUP = 32 * 32  # outputs whose sums are in registers at a time
 MOST_DIMS, DEEP = 5, 3
 TILE_BLOCKS = 2  # vectors of output channels of a tile
 PART_GROWTH = {FLOAT32: 1.5}  # weights in bfloat16 parts over the weights, by type
@@ -56,6 +56,13 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
     work = TileWork.of(graph, node, device)
     weights = graph.ins(node)[1].nbytes * tile_weight_growth(graph.ins(node)[1].dtype)
     return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
+
+
+def tile_steps(graph: Graph, node: Node) -> float:
+    """About how many steps of groups of tiles a node takes: units of K of 32 pixels by 32 channels."""
+    multiplied = math.prod(graph.ins(node)[1].shape) // graph.out(node).shape[column_dim(node.op)]
+    unit = FACTORS_OF[graph.ins(node)[0].dtype, graph.ins(node)[1].dtype].unit
+    return graph.out(node).size * multiplied / (GROUP * unit)
 
 
 @dataclass(frozen=True)

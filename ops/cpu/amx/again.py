@@ -14,10 +14,10 @@ from contextlib import contextmanager
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.amx.factors import LANES, UPPER
+from brickrt.ops.cpu.amx.factors import UPPER
 from brickrt.ops.cpu.amx.gather import BYTE
 from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
-from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, TILE_BYTES
+from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.amx.views import DIMS
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, PTR, Index, fill, vector, zeros

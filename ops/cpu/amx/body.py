@@ -11,11 +11,15 @@ from llvmlite import ir
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
 from brickrt.ops.cpu.amx.outputs import Outputs
 from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, TILES, AmxScheme
-from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, ROWS, TILE_BYTES, TileRegisters
+from brickrt.ops.cpu.amx.sizes import ASKS, ROW_BYTES, ROWS, TILE_BYTES
+from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
 
 FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
+
+L1_BYTES = 1 << 15
+AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L3
 
 
 class AmxBody:
@@ -29,6 +33,8 @@ class AmxBody:
         self.gather = Gather(kernel, f, self.area)
         self.outputs = Outputs(kernel, f, self.work)
         self.registers = TileRegisters(f)
+        asks = kernel.prefetch_bytes is not None
+        self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
         lo, hi = kernel.view.channels(f)
         width = BLOCKS * kernel.lanes
         self.first_tile, self.last_tile = f.div(lo, width), f.div(f.add(hi, width - 1), width)
@@ -186,6 +192,23 @@ class AmxBody:
             with f.loop(0, f.minimum(k.sweep, f.sub(k.units, past))) as unit:
                 at = f.address(pixels, f.mul(unit, ROW_BYTES), BYTE)
                 self.step(at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
+                if self.later is not None:
+                    self.ask(self.later)
+
+    def ask(self, later: ir.Value) -> None:
+        """Prefetches the next weights of a later kernel."""
+        f, pace = self.f, self.k.prefetch_bytes
+        assert pace is not None
+        at = f.get(later, PTR)
+        for n in range(ASKS):
+            f.prefetch(at, f.mul(pace, n), BYTE, near=False)
+        f.set(later, f.address(at, f.mul(pace, ASKS), BYTE))
+
+    def prefetch(self, tile: ir.Value, blocks: int) -> None:
+        """Prefetches the lines that lie AHEAD of a tile of weights, in a stream that L1 does not hold."""
+        if blocks * self.k.block_bytes > L1_BYTES:
+            for line in range(ROWS):
+                self.f.prefetch(tile, AHEAD + line * ROW_BYTES, BYTE)
 
     def step(self, pixels: ir.Value, weights: ir.Value, tiles: int, blocks: int) -> None:
         """The products of a unit of K: each part of pixels or weights is loaded when it is another than before."""
@@ -200,6 +223,8 @@ class AmxBody:
                 for j in range(blocks):
                     at = f.address(weights, (order[1] * blocks + j) * TILE_BYTES, BYTE)
                     self.registers.load(FIRST_WEIGHTS + j, at, I64(ROW_BYTES))
+                    if order == next(each for each in k.factors.order if each[1] == order[1]):
+                        self.prefetch(at, blocks)
             held = order
             for t in range(tiles):
                 for j in range(blocks):

@@ -11,71 +11,44 @@ float32         x = x0 + x1 + x2, each of them a bfloat16 with eight bits of x: 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES
+from brickrt.ops.cpu.amx.sizes import LANES, Factors
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import BFLOAT16, FLOAT, I16, I32, fill
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I16, I32, fill
 from brickrt.ops.cpu.products.words.words import pack_words
-from brickrt.ops.operators.product_types import FACTORS
+from brickrt.ops.operators.product_types import F32
 
-LANES = 16
 UPPER = 0xFFFF0000  # of a float32, the bits that a bfloat16 keeps
-F32 = np.dtype(np.float32)
 
 
-@dataclass(frozen=True)
-class Factors:
-    """`parts` of each element, each of `bytes` bytes; `order` has the parts of a pixel and of a weight whose products
-    are summed, one after the other."""
+def split_pixel(f: FunctionEmitter, factors: Factors, vectors: Sequence[ir.Value]) -> list[ir.Value]:
+    """The parts of a unit of K of one pixel, which is given in vectors of LANES elements as they lie in memory: vectors
+    that hold the bytes of a part each."""
+    if factors.parts == 1:
+        joined = list(vectors)
+        while len(joined) > 1:
+            joined = [f.shuffle(*pair, range(2 * pair[0].type.count)) for pair in zip(joined[::2], joined[1::2])]
+        return joined
+    halves = [_parts_of(f, vector, factors.parts) for vector in vectors]
+    upper = range(1, 4 * LANES, 2)
+    kind = ir.VectorType(I16, 2 * LANES)
+    return [f.shuffle(f.b.bitcast(a, kind), f.b.bitcast(b, kind), upper) for a, b in zip(*halves, strict=True)]
 
-    dtype: np.dtype
-    instruction: str
-    bytes: int
-    order: tuple[tuple[int, int], ...] = ((0, 0),)
 
-    @property
-    def parts(self) -> int:
-        """Parts of an element."""
-        return 1 + max(pixels for pixels, _ in self.order)
-
-    @property
-    def unit(self) -> int:
-        """Elements of K that a tile holds of each part."""
-        return ROW_BYTES // self.bytes
-
-    @property
-    def word(self) -> int:
-        """Elements of a word."""
-        return 4 // self.bytes
-
-    def split(self, f: FunctionEmitter, vectors: Sequence[ir.Value]) -> list[ir.Value]:
-        """The parts of a unit of K of one pixel, which is given in vectors of LANES elements as they lie in memory:
-        vectors that hold the bytes of a part each."""
-        if self.parts == 1:
-            joined = list(vectors)
-            while len(joined) > 1:
-                joined = [f.shuffle(*pair, range(2 * pair[0].type.count)) for pair in zip(joined[::2], joined[1::2])]
-            return joined
-        halves = [_parts_of(f, vector, self.parts) for vector in vectors]
-        upper = range(1, 4 * LANES, 2)
-        kind = ir.VectorType(I16, 2 * LANES)
-        return [f.shuffle(f.b.bitcast(a, kind), f.b.bitcast(b, kind), upper) for a, b in zip(*halves, strict=True)]
-
-    def split_weights(self, array: np.ndarray) -> list[np.ndarray]:
-        """The parts of weights [K, N], in words [K/word, N]."""
-        if self.parts == 1:
-            return [pack_words(array, 0)]
-        found, rest = list[np.ndarray](), np.ascontiguousarray(array)
-        for _ in range(self.parts):
-            part = (rest.view(np.uint32) & np.uint32(UPPER)).view(F32)
-            with np.errstate(invalid="ignore"):  # of an infinite weight nothing is left
-                rest = np.where(np.isfinite(part), rest - part, np.float32(0))
-            found.append(pack_words((part.view(np.uint32) >> 16).astype(np.uint16), 0))
-        return found
+def split_weights(factors: Factors, array: np.ndarray) -> list[np.ndarray]:
+    """The parts of weights [K, N], in words [K/word, N]."""
+    if factors.parts == 1:
+        return [pack_words(array, 0)]
+    found, rest = list[np.ndarray](), np.ascontiguousarray(array)
+    for _ in range(factors.parts):
+        part = (rest.view(np.uint32) & np.uint32(UPPER)).view(F32)
+        with np.errstate(invalid="ignore"):  # of an infinite weight nothing is left
+            rest = np.where(np.isfinite(part), rest - part, np.float32(0))
+        found.append(pack_words((part.view(np.uint32) >> 16).astype(np.uint16), 0))
+    return found
 
 
 def _parts_of(f: FunctionEmitter, value: ir.Value, count: int) -> list[ir.Value]:
@@ -88,10 +61,3 @@ def _parts_of(f: FunctionEmitter, value: ir.Value, count: int) -> list[ir.Value]
         found.append(part)
         value = b.fsub(value, part)
     return [*found, value]
-
-
-BYTES = Factors(FACTORS[0], "tdpbusd", 1)
-PAIRS = Factors(BFLOAT16, "tdpbf16ps", 2)
-SPLIT = Factors(F32, "tdpbf16ps", 2, ((0, 2), (0, 1), (0, 0), (2, 0), (1, 0), (1, 1)))
-FACTORS_OF = {(known.dtype, FACTORS[1] if known is BYTES else known.dtype): known for known in (BYTES, PAIRS, SPLIT)}
-"""By the types of both factors."""

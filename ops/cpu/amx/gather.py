@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.amx.factors import LANES
+from brickrt.ops.cpu.amx.factors import split_pixel
 from brickrt.ops.cpu.amx.scheme import AmxScheme
-from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES
+from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import BFLOAT16, I8, Index, memory_type, vector, zeros
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD
@@ -119,7 +119,7 @@ class Gather:
             vectors = [self.vector(pixel, offsets[n], depth - n * LANES, scales[n]) for n in range(len(channels))]
             within = f.sub(unit, f.mul(self.sweep, k.sweep))
             to = f.address(self.pixel(f.add(start, at)), f.mul(within, ROW_BYTES), BYTE)
-            for part, value in enumerate(k.factors.split(f, vectors)):
+            for part, value in enumerate(split_pixel(f, k.factors, vectors)):
                 f.b.store(value, f.address(to, part * k.part_bytes, BYTE), align=ROW_BYTES)
 
     def vector(self, pixel: ir.Value, offset: Index, count: int, scale: ir.Value | None) -> ir.Value:

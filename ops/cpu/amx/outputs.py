@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from llvmlite import ir
 
 from brickrt.ops.cpu.amx.again import Again
-from brickrt.ops.cpu.amx.factors import LANES
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk
 from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, AmxScheme
-from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES
+from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.operands.epilogue import offset_of

@@ -25,8 +25,8 @@ from typing import ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.factors import FACTORS_OF, LANES, Factors
-from brickrt.ops.cpu.amx.tile_registers import ROW_BYTES, ROWS, TILE_BYTES
+from brickrt.ops.cpu.amx.factors import split_weights
+from brickrt.ops.cpu.amx.sizes import ASKS, FACTORS_OF, LANES, ROW_BYTES, ROWS, TILE_BYTES, Factors
 from brickrt.ops.cpu.amx.views import DIMS, IMAGE_VIEWS, ImageView
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
@@ -101,6 +101,22 @@ class AmxScheme(Kernel):
     def epilogue(self) -> Epilogue:
         """What is applied to the sums."""
         return Epilogue.of(self.op, self.ins, self.out, self.lanes)
+
+    # ---- weights of later kernels
+
+    @property
+    def asks(self) -> bool:
+        """See `Kernel`."""
+        return True
+
+    def swept_channels(self, boxes: Boxes) -> np.ndarray:
+        """ASKS for each step of a group of tiles."""
+        column = 1 if isinstance(self.op, Conv) else -1
+        extents = boxes.extents
+        columns, images = extents[:, column], extents[:, 0] if isinstance(self.op, Conv) else 1
+        outputs = extents.prod(axis=1) // np.maximum(columns * images, 1)
+        groups = images * -(-outputs // PIXELS) * -(-columns // (BLOCKS * LANES))
+        return ASKS * groups * self.taps * self.units
 
     # ---- K
 
@@ -252,7 +268,7 @@ class AmxScheme(Kernel):
         kept = np.zeros((taps, self.units * factors.unit, self.blocks * LANES), array.dtype)
         kept[:, :depth, : self.view.columns] = by_tap
         parts = [
-            part.reshape(taps, self.units, ROWS, -1) for part in factors.split_weights(kept.reshape(-1, kept.shape[2]))
+            part.reshape(taps, self.units, ROWS, -1) for part in split_weights(factors, kept.reshape(-1, kept.shape[2]))
         ]
         words = np.stack(parts, axis=2)  # [taps, units, parts, ROWS, columns]
         paired = self.blocks - self.blocks % BLOCKS

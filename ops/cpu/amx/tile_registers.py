@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.amx.sizes import ROW_BYTES, ROWS
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I8, VOID, vector_constant
 
 COUNT = 8
-ROWS, ROW_BYTES = 16, 64
-TILE_BYTES = ROWS * ROW_BYTES
 PALETTE = 1
 CONFIGURATION = bytes(
     [PALETTE, *[0] * 15, *[ROW_BYTES, 0] * COUNT, *[0] * 16, *[ROWS] * COUNT, *[0] * 8]

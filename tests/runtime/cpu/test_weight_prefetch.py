@@ -1,6 +1,6 @@
 """Weights that a layer would wait for are asked for by the convolutions before it: all of them, once, to no effect.
 
-`exact` has the convolutions computed directly: others do not ask."""
+`exact` has the convolutions computed directly or in tiles: others do not ask."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def noted(monkeypatch) -> list[WeightPrefetch]:
 
 
 def test_nearby_convolutions_ask_for_every_byte_once(noted):
-    model = classifier(24)
+    model = classifier(24, convolutions=4)
     program = Runtime(model, threads=2, exact=True).prepare(feeds(model)).programs[0]
     (found,) = noted
     graph = program.tasks.plan.graph

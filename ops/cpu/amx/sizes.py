@@ -1,0 +1,43 @@
+"""Sizes of tile registers, and what the types of factors are in them. Plans know these; code is made elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from brickrt.ops.operators.product_types import BF16, F32, FACTORS
+
+LANES = 16  # of a row of a tile that holds sums or words
+ROWS, ROW_BYTES = 16, 64
+TILE_BYTES = ROWS * ROW_BYTES
+ASKS = 16
+"""Times the pace at which weights of later kernels are asked for, in a step of a group of tiles."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """`parts` of each element, each of `bytes` bytes; `order` has the parts of a pixel and of a weight whose products
+    are summed, one after the other."""
+
+    dtype: np.dtype
+    instruction: str
+    bytes: int
+    order: tuple[tuple[int, int], ...] = ((0, 0),)
+
+    @property
+    def parts(self) -> int:
+        """Parts of an element."""
+        return 1 + max(pixels for pixels, _ in self.order)
+
+    @property
+    def unit(self) -> int:
+        """Elements of K that a tile holds of each part."""
+        return ROW_BYTES // self.bytes
+
+
+BYTES = Factors(FACTORS[0], "tdpbusd", 1)
+PAIRS = Factors(BF16, "tdpbf16ps", 2)
+SPLIT = Factors(F32, "tdpbf16ps", 2, ((0, 2), (0, 1), (0, 0), (2, 0), (1, 0), (1, 1)))
+FACTORS_OF = {(known.dtype, FACTORS[1] if known is BYTES else known.dtype): known for known in (BYTES, PAIRS, SPLIT)}
+"""By the types of both factors."""
