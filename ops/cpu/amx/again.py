@@ -69,12 +69,14 @@ class _Sums:
     def __init__(self, kernel: AmxScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.x, self.w = f.pointer(1), f.pointer(2)
+        self.bias = f.pointer(3) if kernel.op.bias else None
         self.scales = f.pointer(kernel.op.main) if getattr(kernel.op, "channel_scaled", False) else None
 
     def emit(self, to: ir.Value, channel: Index, batch: Sequence[Index], pixel: Sequence[Index]) -> None:
         """Stores them at `to`."""
         f, view = self.f, self.k.view
-        total = f.variable(zeros(vector(FLOAT, LANES)))
+        first = zeros(vector(FLOAT, LANES)) if self.bias is None else f.load(self.bias, channel, F32, LANES)
+        total = f.variable(first)
         with self.taps(pixel) as (tap, place):
             source = f.add(view.source(f, batch), f.dot(place, view.steps))
             with f.loop(0, view.depth) as c:

@@ -9,9 +9,9 @@ from itertools import product
 from llvmlite import ir
 
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
-from brickrt.ops.cpu.amx.outputs import Outputs
+from brickrt.ops.cpu.amx.outputs import TOGETHER, Outputs
 from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, TILES, AmxScheme
-from brickrt.ops.cpu.amx.sizes import ASKS, ROW_BYTES, ROWS, TILE_BYTES
+from brickrt.ops.cpu.amx.sizes import ASKS, LANES, ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
@@ -19,6 +19,7 @@ from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
 FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
 
 L1_BYTES = 1 << 15
+PIECES = PIXELS // TOGETHER  # that the outputs of a group are finished in
 AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L3
 
 
@@ -28,6 +29,7 @@ class AmxBody:
     def __init__(self, kernel: AmxScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
         self.weights = f.pointer(2)
+        self.bias = f.pointer(3) if kernel.op.bias else None
         self.work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers)
         self.area = f.address(self.work, kernel.area_at, BYTE)
         self.gather = Gather(kernel, f, self.area)
@@ -129,11 +131,13 @@ class AmxBody:
             kept = self.kept(chunk, tile, first)
             for tiles, fits in ((1, f.b.not_(several)), (TILES, several)):
                 with f.when(fits):
-                    self.begin(kept, tiles, blocks)
+                    self.begin(kept, tile, tiles, blocks)
                     self.group(stream, first, tiles, blocks)
+                    self.outputs.rest()
                     self.end(kept, tiles, blocks)
             with self.finishing():
-                self.outputs.finish(count)
+                self.outputs.take(first, count)
+        self.outputs.rest()
 
     def kept(self, chunk: Chunk, tile: Index, first: Index) -> ir.Value:
         """Where the sums of a group of tiles are kept while parts of K follow."""
@@ -155,15 +159,19 @@ class AmxBody:
         """Whether it is the turn of a part of K."""
         return self.f.b.icmp_signed("==", self.f.value(self.sweep), I64(number))
 
-    def begin(self, kept: ir.Value, tiles: int, blocks: int) -> None:
-        """Sums of zero, or those of the parts of K before."""
-        f = self.f
+    def begin(self, kept: ir.Value, tile: Index, tiles: int, blocks: int) -> None:
+        """The bias, or the sums of the parts of K before."""
+        f, k = self.f, self.k
         for t, j in product(range(tiles), range(blocks)):
-            self.registers.zero(t * BLOCKS + j)
-        if self.k.sweeps > 1:
+            if self.bias is None:
+                self.registers.zero(t * BLOCKS + j)
+            else:
+                at = f.address(self.bias, f.mul(f.add(f.mul(tile, BLOCKS), j), LANES), k.sums)
+                self.registers.load(t * BLOCKS + j, at, I64(0))
+        if k.sweeps > 1:
             with f.when(f.b.not_(self.is_sweep(0))):
                 for t, j in product(range(tiles), range(blocks)):
-                    self.registers.load(t * BLOCKS + j, self.place(kept, t, j), I64(self.k.kept_bytes))
+                    self.registers.load(t * BLOCKS + j, self.place(kept, t, j), I64(k.kept_bytes))
 
     def end(self, kept: ir.Value, tiles: int, blocks: int) -> None:
         """Sums to where they are finished, or kept for the next part."""
@@ -194,6 +202,9 @@ class AmxBody:
                 self.step(at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
                 if self.later is not None:
                     self.ask(self.later)
+                if k.sweeps == 1:
+                    for _ in range(-(-PIECES // (k.taps * k.units))):
+                        self.outputs.some()
 
     def ask(self, later: ir.Value) -> None:
         """Prefetches the next weights of a later kernel."""

@@ -1,4 +1,11 @@
-"""The outputs of a group of tiles: sums from the workspace, bias, epilogue, stores."""
+"""The outputs of a group of tiles: sums from the workspace, epilogue, stores.
+
+    steps over K       group 1 ├────────────┤        group 2 ├────────────┤
+    outputs finished                             0 1 2 … of group 1  ┘          the last group's behind all others
+
+Tile registers multiply beside what vector registers do, so a few outputs of a group are finished in each step of the
+next one. Those of 0 steps are finished at once.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +15,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.again import Again
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk
-from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, AmxScheme
+from brickrt.ops.cpu.amx.scheme import AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
@@ -18,36 +25,30 @@ TOGETHER = 4  # outputs that share what their addresses take
 
 
 class Outputs:
-    """Emits what follows the products. Sums lie in the workspace: [pixel][block][lanes]."""
+    """Emits what follows the products. Sums lie in the workspace: [pixel][block][lanes]. Pixels of a plane come in
+    order: `slot` is the next one, in `row` and `column` of the chunk, of those before `end`; the first whose sums are
+    there is `base`."""
 
     def __init__(self, kernel: AmxScheme, f: FunctionEmitter, work: ir.Value) -> None:
         self.k, self.f, self.work = kernel, f, work
         self.out = f.pointer(0)
-        self.bias = f.pointer(3) if kernel.op.bias else None
         self.epilogue = kernel.epilogue.bind(f)
         self.bounds = kernel.view.channels(f)
-        self.row, self.column = f.local(I64), f.local(I64)
+        self.slot, self.row, self.column, self.base, self.end = (f.local(I64) for _ in range(5))
         self.again = Again(kernel, f) if kernel.factors.parts > 1 else None
 
     def begin(self, chunk: Chunk, block: Index, blocks: int) -> None:
-        """A new tile of output channels, from block `block` on: its pixels come in order."""
+        """A new tile of output channels, from block `block` on."""
         f, k = self.f, self.k
         self.chunk, self.blocks = chunk, [f.mul(f.add(block, j), k.lanes) for j in range(blocks)]
-        self.biases = None
-        if self.bias is not None:
-            self.biases = [f.load(self.bias, at, k.ins[2].dtype, k.lanes) for at in self.blocks]
         lo, hi = self.bounds
-        within = [
-            f.b.and_(
-                f.b.icmp_signed("<", f.value(at), hi),
-                f.b.icmp_signed(">", f.value(f.add(at, k.lanes)), lo),
-            )
+        self.within = [
+            f.b.and_(f.b.icmp_signed("<", f.value(at), hi), f.b.icmp_signed(">", f.value(f.add(at, k.lanes)), lo))
             for at in self.blocks
         ]
-        self.within = within
-        self.masks = [self.mask(at) for at in self.blocks] if k.ragged else [None] * blocks
-        f.set(self.row, f.value(0))
-        f.set(self.column, f.value(0))
+        self.masks = [self.mask(at) if k.ragged else None for at in self.blocks]
+        for place in (self.slot, self.row, self.column, self.base, self.end):
+            f.set(place, f.value(0))
 
     def mask(self, channel: Index) -> ir.Value:
         """The lanes from `channel` on that belong to the box."""
@@ -56,51 +57,67 @@ class Outputs:
         return f.b.and_(f.tail_mask(f.sub(hi, channel), LANES), f.b.not_(before))
 
     def sums(self, pixel: Index, block: int) -> ir.Value:
-        """Where the sums of a pixel lie."""
+        """Where the sums of a pixel lie, counted from `base`."""
         f = self.f
-        return f.address(self.work, f.add(f.mul(pixel, BLOCKS * ROW_BYTES), block * ROW_BYTES), BYTE)
+        return f.address(self.work, f.add(f.mul(pixel, self.k.kept_bytes), block * ROW_BYTES), BYTE)
 
-    def finish(self, count: Index) -> None:
-        """The outputs of the next `count` pixels of a plane: those beyond the columns of a chunk are none."""
+    def take(self, first: Index, count: Index) -> None:
+        """The sums of pixels from `first` on are there."""
+        self.f.set(self.base, self.f.value(first))
+        self.f.set(self.end, self.f.value(self.f.add(first, count)))
+
+    def left(self) -> ir.Value:
+        """Whether outputs are left whose sums are there."""
+        return self.f.b.icmp_signed("<", self.f.get(self.slot, I64), self.f.get(self.end, I64))
+
+    def some(self) -> None:
+        """Finishes the next outputs, if any are left."""
+        with self.f.when(self.left()):
+            self.piece()
+
+    def rest(self) -> None:
+        """Finishes all that are left."""
+        f = self.f
+        head, after = f.b.append_basic_block("rest"), f.b.append_basic_block("done")
+        f.b.cbranch(self.left(), head, after)
+        f.b.position_at_end(head)
+        self.piece()
+        f.b.cbranch(self.left(), head, after)
+        f.b.position_at_end(after)
+
+    def piece(self) -> None:
+        """Up to TOGETHER outputs that lie side by side; behind the last one of a row come pixels that are none."""
         f, chunk = self.f, self.chunk
-        done = f.local(I64)
-        f.set(done, f.value(0))
-        with f.loop(0, PIXELS):  # a row of outputs each
-            number, row, column = f.get(done, I64), f.get(self.row, I64), f.get(self.column, I64)
-            with f.when(f.b.icmp_signed("<", number, f.value(count))):
-                left = f.sub(count, number)
-                outputs = f.maximum(0, f.minimum(left, f.sub(chunk.columns, column)))
-                self.run(number, outputs, row, column)
-                steps = f.value(f.minimum(left, f.sub(chunk.width, column)))
-                ends = f.b.icmp_signed("==", f.b.add(column, steps), f.value(chunk.width))
-                f.set(done, f.b.add(number, steps))
-                f.set(self.column, f.b.select(ends, I64(0), f.b.add(column, steps)))
-                f.set(self.row, f.b.select(ends, f.b.add(row, I64(1)), row))
+        slot, row, column = (f.get(place, I64) for place in (self.slot, self.row, self.column))
+        left = f.sub(f.get(self.end, I64), slot)
+        count = f.minimum(f.minimum(left, f.sub(chunk.columns, column)), TOGETHER)
+        self.run(f.sub(slot, f.get(self.base, I64)), count, row, column)
+        column = f.add(column, count)
+        ends = f.b.icmp_signed("==", f.value(column), f.value(chunk.columns))
+        halo = f.b.select(ends, f.value(f.sub(chunk.width, chunk.columns)), I64(0))
+        f.set(self.slot, f.value(f.add(slot, count, halo)))
+        f.set(self.column, f.b.select(ends, I64(0), f.value(column)))
+        f.set(self.row, f.b.select(ends, f.b.add(row, I64(1)), row))
 
     def run(self, number: Index, count: Index, row: Index, column: Index) -> None:
-        """Outputs that lie side by side, some at a time."""
+        """`count` outputs from one on: all that go together, or single ones."""
         f, (z, y, x) = self.f, self.chunk.first
         start = [z, f.add(y, row), f.add(x, column)]
-        whole = f.mul(f.div(count, TOGETHER), TOGETHER)
-        for j, channel in enumerate(self.blocks):
-            with f.when(self.within[j]):
-                self.epilogue.prefetch(self.out, self.k.view.index(self.chunk.batch, channel, start))
-                with f.loop(0, whole, TOGETHER) as at:
-                    for t in range(TOGETHER):
-                        self.vector(j, f.add(number, at, t), [*start[:2], f.add(start[2], at, t)])
-                with f.loop(whole, count) as at:
-                    self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
+        whole = f.b.icmp_signed("==", f.value(count), I64(TOGETHER))
+        for j in range(len(self.blocks)):
+            with f.when(f.b.and_(self.within[j], whole)):
+                for t in range(TOGETHER):
+                    self.vector(j, f.add(number, t), [*start[:2], f.add(start[2], t)])
+            with f.when(f.b.and_(self.within[j], f.b.not_(whole))), f.loop(0, count) as at:
+                self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
 
     def vector(self, block: int, number: Index, pixel: Sequence[Index]) -> None:
-        """A vector of outputs: the sums of pixel `number` of the group."""
+        """A vector of outputs."""
         f, k, channel = self.f, self.k, self.blocks[block]
         place = self.sums(number, block)
         value = f.load(place, 0, k.sums, LANES)
         if self.again is not None:
             value = self.again.mended(value, self.chunk.batch, channel, pixel, place)
-        if self.biases is not None:
-            add = f.b.add if k.sums.kind == "i" else f.b.fadd
-            value = add(value, self.biases[block])
         index = k.view.index(self.chunk.batch, channel, pixel)
         value = self.epilogue.apply(value, index, mask=self.masks[block])
         f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, LANES, self.masks[block])

@@ -248,7 +248,7 @@ class AmxScheme(Kernel):
         if i == 1:
             return self._tiles(array)
         if i == 2 and self.op.bias:
-            return np.pad(array, (0, self.blocks * LANES - len(array)))
+            return np.pad(array.astype(self.sums), (0, self.blocks * LANES - len(array)))
         return super().pack(i, array)
 
     def packing(self, i: int) -> Hashable:
@@ -259,7 +259,8 @@ class AmxScheme(Kernel):
         """See `Kernel`."""
         if i == 1:
             return self.blocks * self.block_bytes // self.ins[1].dtype.itemsize
-        return self.blocks * LANES if i == 2 and self.op.bias else super().packed_elements(i)
+        each = self.sums.itemsize // self.ins[i].dtype.itemsize
+        return each * self.blocks * LANES if i == 2 and self.op.bias else super().packed_elements(i)
 
     def _tiles(self, array: np.ndarray) -> np.ndarray:
         """[M, C, k…] or [K, N] as tiles read them."""
