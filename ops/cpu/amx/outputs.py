@@ -106,10 +106,22 @@ class Outputs:
         whole = f.b.icmp_signed("==", f.value(count), I64(TOGETHER))
         for j in range(len(self.blocks)):
             with f.when(f.b.and_(self.within[j], whole)):
-                for t in range(TOGETHER):
-                    self.vector(j, f.add(number, t), [*start[:2], f.add(start[2], t)])
+                self.together(j, number, [[*start[:2], f.add(start[2], t)] for t in range(TOGETHER)])
             with f.when(f.b.and_(self.within[j], f.b.not_(whole))), f.loop(0, count) as at:
                 self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
+
+    def together(self, block: int, number: Index, pixels: Sequence[Sequence[Index]]) -> None:
+        """TOGETHER vectors of outputs from `number` on. Bytes of images lie one behind the other."""
+        f, k, channel = self.f, self.k, self.blocks[block]
+        if not (self.epilogue.packs and k.out.strides[-1] == k.out.block == LANES):
+            for t, pixel in enumerate(pixels):
+                self.vector(block, f.add(number, t), pixel)
+            return
+        places = [self.sums(f.add(number, t), block) for t in range(TOGETHER)]
+        values = [f.load(place, 0, k.sums, LANES) for place in places]
+        indices = [k.view.index(self.chunk.batch, channel, pixel) for pixel in pixels]
+        to = f.address(self.out, offset_of(f, k.out, indices[0]), k.out.dtype)
+        f.b.store(self.epilogue.four(values, indices), to, align=1)
 
     def vector(self, block: int, number: Index, pixel: Sequence[Index]) -> None:
         """A vector of outputs."""

@@ -6,17 +6,20 @@ integer in the lowest bits.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I8, I32, fill, vector
+from brickrt.ops.cpu.emit.llvm_types import I8, I16, I32, fill, vector, zeros
 from brickrt.ops.expr import Apply, Const, Expr
 
 F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)
 UNITS = 1.5 * 2.0**23
 LARGEST = 255
+WIDE = 16  # lanes of a vector of float32 in AVX-512
 
 
 def rounded_byte(expr: Apply) -> tuple[Expr, int | Apply] | None:
@@ -56,6 +59,22 @@ def _rounded(f: FunctionEmitter, x: ir.Value, low: ir.Value, high: ir.Value) -> 
     x = f.b.select(f.b.fcmp_ordered(">", x, low), x, low)
     bits, most = (f.b.bitcast(f.b.fadd(value, fill(x.type, UNITS)), kind) for value in (x, high))
     return f.b.trunc(f.b.select(f.b.icmp_signed("<", bits, most), bits, most), vector(I8, lanes_of(x)))
+
+
+def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: int) -> ir.Value:
+    """`store_byte` of four vectors of 16, one behind the other: packing them saturates, so of their bounds only the
+    upper one is applied before, which keeps integers from overflowing (AVX-512)."""
+    b, wide, halves = f.b, vector(I32, WIDE), vector(I16, 2 * WIDE)
+    most = fill(values[0].type, float(LARGEST - zero))
+    bounded = [b.select(b.fcmp_ordered("<", most, x), most, x) for x in values]  # NaN stays, and becomes 0
+    name, all_lanes, current = "llvm.x86.avx512.mask.cvtps2dq.512", I16(-1), I32(4)
+    integers = [f.intrinsic(name, wide, x, zeros(wide), all_lanes, current) for x in bounded]
+    pairs = [f.intrinsic("llvm.x86.avx512.packssdw.512", halves, *integers[k : k + 2]) for k in (0, 2)]
+    if zero:
+        pairs = [f.intrinsic("llvm.sadd.sat.v32i16", halves, pair, fill(halves, zero)) for pair in pairs]
+    packed = b.bitcast(f.intrinsic("llvm.x86.avx512.packuswb.512", vector(I8, 4 * WIDE), *pairs), wide)
+    in_order = [4 * quarter + k for k in range(4) for quarter in range(4)]  # words of four bytes of each vector
+    return b.bitcast(f.shuffle(packed, packed, in_order), vector(I8, 4 * WIDE))
 
 
 def less_zero(expr: Apply) -> tuple[Apply, int] | None:

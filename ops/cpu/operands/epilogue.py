@@ -10,11 +10,12 @@ from itertools import chain
 from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr
+from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_four
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.operand_access import load_operand
-from brickrt.ops.expr import Expr
+from brickrt.ops.expr import Apply, Expr
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
@@ -90,6 +91,22 @@ class BoundEpilogue:
         pairs = zip(self.pointers, e.ins, strict=True)
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
         return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
+
+    @property
+    def packs(self) -> bool:
+        """Whether `four` takes the epilogue: one that ends in unsigned bytes with a constant zero point."""
+        expr = self.epilogue.expr
+        byte = rounded_byte(expr) if isinstance(expr, Apply) else None
+        return byte is not None and isinstance(byte[1], int)
+
+    def four(self, values: Sequence[ir.Value], indices: Sequence[Sequence[Index]]) -> ir.Value:
+        """`apply` of four vectors of 16, as bytes one behind the other."""
+        e = self.epilogue
+        assert isinstance(e.expr, Apply)
+        byte = rounded_byte(e.expr)
+        assert byte is not None and isinstance(byte[1], int)
+        floats = [replace(self, epilogue=replace(e, expr=byte[0])).apply(*each) for each in zip(values, indices)]
+        return store_four(self.f, floats, byte[1])
 
     def each(self, sums: Sequence[Sequence[ir.Value]], finish: Callable[[Index, Sequence[ir.Value]], None]) -> None:
         """Calls `finish` with the number and the vectors of every entry of `sums`, which all have as many.
