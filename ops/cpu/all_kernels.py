@@ -2,7 +2,7 @@
 
 from typing import TypeAlias
 
-from brickrt.ops.cpu.amx.kernel import AmxKernel
+from brickrt.ops.cpu.amx.kernel import AmxMaker
 from brickrt.ops.cpu.elementwise import interp, map
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.moves import concat, take, transpose
@@ -16,14 +16,14 @@ from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKern
 from brickrt.ops.cpu.strassen.raw_kernel import RawStrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 
-KernelMaker: TypeAlias = type[Kernel] | WinogradMaker
+KernelMaker: TypeAlias = type[Kernel] | WinogradMaker | AmxMaker
 
 ALGORITHMS: dict[str, KernelMaker] = {
     "strassen": StrassenKernel,
     "strassen2": TwoLevelStrassenKernel,
     "strassen2-raw": RawStrassenKernel,
     "paired": PairedKernel,
-    "tiles": AmxKernel,
+    "tiles": AmxMaker(),
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-paired": WinogradMaker(edge, paired=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},

@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, Factors
+from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, WORD, Factors, joins_taps
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
@@ -83,13 +83,22 @@ class TileWork:
 
     @property
     def taps(self) -> int:
-        """Pixels of the window."""
-        return math.prod(self.op.kernel) if isinstance(self.op, Conv) else 1
+        """Pixels of the window; rows of it where those of a row are summed together."""
+        if not isinstance(self.op, Conv):
+            return 1
+        return math.prod(self.op.kernel[:-1] if self.joined else self.op.kernel)
+
+    @property
+    def joined(self) -> bool:
+        """Whether few channels have all taps of a row summed together."""
+        op = self.op
+        return isinstance(op, Conv) and joins_taps(self.kind.dtype, self.depth, op.kernel, op.dilations)
 
     @property
     def units(self) -> int:
         """Rows of tiles that K takes."""
-        return -(-self.depth // self.kind.unit)
+        depth = self.op.kernel[-1] * WORD if self.joined and isinstance(self.op, Conv) else self.depth
+        return -(-depth // self.kind.unit)
 
     def weight_bytes(self, columns: int) -> int:
         """Bytes of the weights of so many columns."""

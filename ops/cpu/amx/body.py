@@ -26,13 +26,13 @@ AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L3
 class AmxBody:
     """Emits a product for the boxes of a shape class."""
 
-    def __init__(self, kernel: AmxScheme, f: FunctionEmitter) -> None:
+    def __init__(self, kernel: AmxScheme, f: FunctionEmitter, gather: type[Gather] = Gather) -> None:
         self.k, self.f = kernel, f
         self.weights = f.pointer(2)
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers)
         self.area = f.address(self.work, kernel.area_at, BYTE)
-        self.gather = Gather(kernel, f, self.area)
+        self.gather = gather(kernel, f, self.area)
         self.outputs = Outputs(kernel, f, self.work)
         self.registers = TileRegisters(f)
         asks = kernel.prefetch_bytes is not None

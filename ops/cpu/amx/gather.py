@@ -62,12 +62,8 @@ class Gather:
 
     def row(self, chunk: Chunk, start: Index, z: Index, y: Index, x: Index) -> None:
         """A row of a plane, whose first pixel is number `start` of the workspace and reads (z, y, x)."""
-        f, view, step = self.f, self.k.view, self.k.view.strides[2]
-        inside = f.b.and_(*(f.b.icmp_unsigned("<", f.value(at), f.value(n)) for at, n in zip((z, y), view.extents)))
-        end = f.value(chunk.width)
-        first = f.minimum(f.maximum(0, self.over(f.sub(0, x), step)), end)
-        last = f.maximum(f.minimum(end, self.over(f.sub(view.extents[2], x), step)), first)
-        first, last = (f.b.select(inside, f.value(at), end) for at in (first, last))
+        f, view, end = self.f, self.k.view, self.f.value(chunk.width)
+        first, last = self.inside((z, y), x, end, view.strides[2])
         self.clear(start, 0, first)
         source = f.add(view.source(f, chunk.batch), f.dot((z, y, x), view.steps))
         whole, tail = divmod(view.depth, self.k.factors.unit)
@@ -78,6 +74,16 @@ class Gather:
             with self.last_sweep():
                 self.unit(chunk, start, source, whole, (first, last), tail)
         self.clear(start, last, end)
+
+    def inside(self, line: Sequence[Index], x: Index, count: Index, step: int) -> tuple[ir.Value, ir.Value]:
+        """Of `count` pixels of a line, from `x` on and `step` apart, the first that is on the input, and the first
+        behind these; none are where the line is not."""
+        f, extents = self.f, self.k.view.extents
+        there = f.b.and_(*(f.b.icmp_unsigned("<", f.value(at), f.value(n)) for at, n in zip(line, extents)))
+        first = f.minimum(f.maximum(0, self.over(f.sub(0, x), step)), count)
+        last = f.maximum(f.minimum(count, self.over(f.sub(extents[2], x), step)), first)
+        found = [f.b.select(there, f.value(at), f.value(count)) for at in (first, last)]
+        return found[0], found[1]
 
     @contextmanager
     def last_sweep(self) -> Iterator[None]:

@@ -265,9 +265,8 @@ class AmxScheme(Kernel):
     def _tiles(self, array: np.ndarray) -> np.ndarray:
         """[M, C, k…] or [K, N] as tiles read them."""
         factors, taps, depth = self.factors, self.taps, self.view.depth
-        by_tap = array.reshape(array.shape[0], depth, taps).transpose(2, 1, 0) if isinstance(self.op, Conv) else array
         kept = np.zeros((taps, self.units * factors.unit, self.blocks * LANES), array.dtype)
-        kept[:, :depth, : self.view.columns] = by_tap
+        kept[:, :depth, : self.view.columns] = self.by_tap(array)
         parts = [
             part.reshape(taps, self.units, ROWS, -1) for part in split_weights(factors, kept.reshape(-1, kept.shape[2]))
         ]
@@ -276,6 +275,12 @@ class AmxScheme(Kernel):
         return np.concatenate(
             [self._streams(words[..., : paired * LANES], BLOCKS), self._streams(words[..., paired * LANES :], 1)]
         )
+
+    def by_tap(self, array: np.ndarray) -> np.ndarray:
+        """[M, C, k…] or [K, N] as [taps, K, columns]."""
+        if isinstance(self.op, MatMul):
+            return array[None]
+        return array.reshape(array.shape[0], self.view.depth, self.taps).transpose(2, 1, 0)
 
     def _streams(self, words: np.ndarray, blocks: int) -> np.ndarray:
         """Streams of tiles of so many blocks, one behind the other, as the elements of the weights."""

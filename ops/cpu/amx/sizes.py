@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,6 +35,14 @@ class Factors:
     def unit(self) -> int:
         """Elements of K that a tile holds of each part."""
         return ROW_BYTES // self.bytes
+
+
+WORD = 4  # bytes whose products an instruction adds at once
+
+
+def joins_taps(dtype: np.dtype, channels: int, kernel: Sequence[int], dilations: Sequence[int]) -> bool:
+    """Whether a convolution of few channels sums all taps of a row of its window together (`joined.py`)."""
+    return dtype == FACTORS[0] and channels <= WORD and kernel[-1] > 1 and dilations[-1] == 1
 
 
 BYTES = Factors(FACTORS[0], "tdpbusd", 1)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.amx import scheme
-from brickrt.ops.cpu.amx.kernel import AmxKernel
+from brickrt.ops.cpu.amx.kernel import AmxKernel, AmxMaker
 from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.sized_kernel import emit_sized
@@ -64,7 +64,7 @@ def compare(op, given, boxes=None):
     for box in boxes or random_boxes(want.shape, 3, 16):
         got = run_kernel(
             op, given, box, HOST_TILES, blocks=blocks, out_block=16 if images else 1, packed=packed,
-            kernel_cls=AmxKernel,
+            kernel_cls=AmxMaker(),
         )  # fmt: skip
         part = box.slices()
         if given[0].dtype == np.uint8:
@@ -94,6 +94,10 @@ CASES = {
     "pointwise, strided": (conv((1, 1), (2, 3)), (64, 7, 9), 16),
     "3d": (conv((3, 2, 3), (1, 2, 1), pads=(1, 0, 1)), (35, 4, 5, 6), 34),
     "many channels": (conv((3, 3), pads=(1, 1)), (130, 3, 4), 100),
+    "few channels, long rows": (conv((3, 5), (1, 2), pads=(1, 2)), (3, 6, 75), 20),
+    "few channels, 3d": (conv((2, 3, 3), (2, 1, 3), pads=(1, 0, 2), end=(0, 1, 1)), (4, 5, 6, 22), 17),
+    "few channels, wide window": (conv((1, 19), (1, 1), pads=(0, 9)), (2, 3, 40), 9),
+    "few channels, signal": (conv((9,), (4,), pads=(3,)), (1, 150), 33),
     "one channel": (conv((3, 3), pads=(1, 1)), (1, 9, 9), 1),
 }
 
@@ -143,7 +147,7 @@ def test_factors_of_channels():
     want = evaluate_whole(op, [x, w, factors])
     got = run_kernel(
         op, [x, w, factors], Boxes.whole(want.shape), HOST_TILES, blocks=[16, 1, 16], out_block=16,
-        packed=[False, True, False], kernel_cls=AmxKernel,
+        packed=[False, True, False], kernel_cls=AmxMaker(),
     )  # fmt: skip
     assert np.abs(got - want).max() < 1e-6 * np.abs(want).max()
 
@@ -158,7 +162,7 @@ def test_bits_do_not_depend_on_chunks_nor_boxes(monkeypatch, kind):
         packed, whole = [False, True], None
         for box in boxes:
             got = run_kernel(
-                op, given, box, HOST_TILES, blocks=[16, 1], out_block=16, packed=packed, kernel_cls=AmxKernel
+                op, given, box, HOST_TILES, blocks=[16, 1], out_block=16, packed=packed, kernel_cls=AmxMaker()
             )
             whole = np.zeros((1, 36, 23, 75), got.dtype) if whole is None else whole
             whole[box.slices()] = got
@@ -196,7 +200,7 @@ def test_a_value_that_parts_do_not_hold(value, op):
     given, before, want = with_outlier(op, given, value, (0, 3, 2, 4) if images else (7, 3))
     got = run_kernel(
         op, given, Boxes.whole(want.shape), HOST_TILES, blocks=[16 if images else 1, 1],
-        out_block=16 if images else 1, packed=[False, True], kernel_cls=AmxKernel,
+        out_block=16 if images else 1, packed=[False, True], kernel_cls=AmxMaker(),
     )  # fmt: skip
     outside = want == before
     assert np.abs(got[outside] - want[outside]).max() < 1e-6 * np.abs(want[outside]).max()
@@ -214,7 +218,7 @@ def test_a_weight_that_parts_do_not_hold(value):
     w[3, 5] = value
     want = x.astype(np.float64) @ w.astype(np.float64)
     box = Boxes.whole(want.shape)
-    got = run_kernel(MatMul(), [x, w], box, HOST_TILES, packed=[False, True], kernel_cls=AmxKernel)
+    got = run_kernel(MatMul(), [x, w], box, HOST_TILES, packed=[False, True], kernel_cls=AmxMaker())
     np.testing.assert_allclose(got, want.astype(np.float32), rtol=1e-5, atol=1e-5)
 
 
@@ -225,7 +229,7 @@ def test_small_numbers_are_as_exact_as_others(scale):
     x, w = (each * np.float32(scale) for each in drawn("float32", (30, 40), (40, 20)))
     want = x.astype(np.float64) @ w.astype(np.float64)
     box = Boxes.whole(want.shape)
-    got = run_kernel(MatMul(), [x, w], box, HOST_TILES, packed=[False, True], kernel_cls=AmxKernel)
+    got = run_kernel(MatMul(), [x, w], box, HOST_TILES, packed=[False, True], kernel_cls=AmxMaker())
     assert np.abs(got - want).max() <= 1e-6 * np.abs(want).max()
 
 
