@@ -18,7 +18,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.amx.body import AmxBody
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
 from brickrt.ops.cpu.amx.scheme import AmxScheme
-from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, WORD, joins_taps
+from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, WORD
 from brickrt.ops.cpu.amx.views import ConvView
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, Index, vector
@@ -26,7 +26,6 @@ from brickrt.ops.operators.conv import Conv
 
 WORDS = np.dtype(np.int32)
 PER_VECTOR = LANES // WORD  # pixels of a vector of blocked bytes
-__all__ = ["JoinedKernel", "joins_taps"]
 
 
 class JoinedView(ConvView):
@@ -118,8 +117,8 @@ class JoinedGather(Gather):
     def words(self, vectors: Sequence[ir.Value]) -> ir.Value:
         """The first word of each pixel of four vectors."""
         f, each = self.f, [*range(0, 2 * LANES, PER_VECTOR)]
-        halves = [f.shuffle(*vectors[k : k + 2], [*each, *each]) for k in (0, 2)]
-        return f.shuffle(*halves, [*range(LANES // 2), *range(LANES, LANES + LANES // 2)])
+        halves = [f.shuffle(vectors[k], vectors[k + 1], [*each, *each]) for k in (0, 2)]
+        return f.shuffle(halves[0], halves[1], [*range(LANES // 2), *range(LANES, LANES + LANES // 2)])
 
     def zeros(self, to: ir.Value, first: Index, last: Index) -> None:
         """Padding."""
