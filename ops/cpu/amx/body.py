@@ -56,12 +56,17 @@ class AmxBody:
                 width = f.add(columns, k.halos[1])
                 most_rows = f.maximum(1, f.sub(f.b.udiv(f.value(most), f.value(width)), k.halos[0]))
                 with self.pieces(top, bottom, most_rows) as (y, rows):
-                    chunk = Chunk(batch, [z, y, x], rows, columns, width)
+                    chunk = Chunk(batch, [z, y, x], rows, columns, width, self.span(rows, width))
                     self.set_offsets(chunk)
                     with f.loop(0, k.sweeps) as self.sweep:
                         self.gather.emit(chunk, self.sweep)
                         self.tiles(chunk)
         self.registers.release()
+
+    def span(self, rows: Index, width: Index) -> Index:
+        """From one line of a pixel of a chunk to the next."""
+        f, k = self.f, self.k
+        return k.span(f, f.mul(f.mul(f.add(rows, k.halos[0]), width), k.planes))
 
     def most_pixels(self) -> Index:
         """Pixels of a plane of a chunk, at most: as many as there is room for, and for their sums."""
@@ -132,7 +137,7 @@ class AmxBody:
             for tiles, fits in ((1, f.b.not_(several)), (TILES, several)):
                 with f.when(fits):
                     self.begin(kept, tile, tiles, blocks)
-                    self.group(stream, first, tiles, blocks)
+                    self.group(chunk, stream, first, tiles, blocks)
                     self.outputs.rest()
                     self.end(kept, tiles, blocks)
             with self.finishing():
@@ -188,18 +193,20 @@ class AmxBody:
         """Where the sums of a tile and a block lie: [pixel][block][lanes]."""
         return self.f.address(base, tile * ROWS * self.k.kept_bytes + block * ROW_BYTES, BYTE)
 
-    def group(self, stream: ir.Value, first: Index, tiles: int, blocks: int) -> None:
+    def group(self, chunk: Chunk, stream: ir.Value, first: Index, tiles: int, blocks: int) -> None:
         """The sums of some tiles of pixels, from pixel `first` on, by a tile of up to 32 channels."""
         f, k = self.f, self.k
         start = f.address(self.area, f.mul(first, k.pixel_bytes), BYTE)
         step_bytes = blocks * k.step_bytes
+        for part in range(k.factors.parts):
+            f.mul(chunk.span, part)  # known in the loops below
         with f.loop(0, k.taps) as tap:
             pixels = f.address(start, f.b.load(self.offset(tap), typ=I64), BYTE)
             past = f.mul(self.sweep, k.sweep)
             weights = f.address(stream, f.mul(f.add(f.mul(tap, k.units), past), step_bytes), BYTE)
             with f.loop(0, f.minimum(k.sweep, f.sub(k.units, past))) as unit:
-                at = f.address(pixels, f.mul(unit, ROW_BYTES), BYTE)
-                self.step(at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
+                at = f.address(pixels, f.mul(f.mul(unit, k.factors.parts), chunk.span), BYTE)
+                self.step(chunk, at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
                 if self.later is not None:
                     self.ask(self.later)
                 if k.sweeps == 1:
@@ -221,14 +228,14 @@ class AmxBody:
             for line in range(ROWS):
                 self.f.prefetch(tile, AHEAD + line * ROW_BYTES, BYTE)
 
-    def step(self, pixels: ir.Value, weights: ir.Value, tiles: int, blocks: int) -> None:
+    def step(self, chunk: Chunk, pixels: ir.Value, weights: ir.Value, tiles: int, blocks: int) -> None:
         """The products of a unit of K: each part of pixels or weights is loaded when it is another than before."""
         f, k = self.f, self.k
         held: tuple[int, int] | tuple[None, None] = (None, None)
         for order in k.factors.order:
             if order[0] != held[0]:
                 for t in range(tiles):
-                    at = f.address(pixels, order[0] * k.part_bytes + t * ROWS * k.pixel_bytes, BYTE)
+                    at = f.address(pixels, f.add(f.mul(chunk.span, order[0]), t * ROWS * k.pixel_bytes), BYTE)
                     self.registers.load(FIRST_PIXELS + t, at, I64(k.pixel_bytes))
             if order[1] != held[1]:
                 for j in range(blocks):

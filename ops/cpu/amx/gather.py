@@ -22,13 +22,15 @@ BYTE = np.dtype(np.int8)
 @dataclass(frozen=True)
 class Chunk:
     """Rows and columns of outputs of one image. `first` are its first outputs along the three dimensions, `rows` and
-    `columns` how many; `width` is what rows of its planes have."""
+    `columns` how many; `width` is what rows of its planes have, and from one line of a pixel to the next are `span`
+    bytes."""
 
     batch: Sequence[Index]
     first: Sequence[Index]
     rows: Index
     columns: Index
     width: Index
+    span: Index
 
 
 class Gather:
@@ -39,11 +41,12 @@ class Gather:
         self.x = f.pointer(1)
         scaled = getattr(kernel.op, "channel_scaled", False)
         self.sweep: Index = 0
+        self.span: Index = ROW_BYTES
         self.scales = f.pointer(kernel.op.main) if scaled else None
 
     def emit(self, chunk: Chunk, sweep: Index) -> None:
         """All planes, of a part of K."""
-        self.sweep = sweep
+        self.sweep, self.span = sweep, chunk.span
         f, view = self.f, self.k.view
         rows = f.add(chunk.rows, self.k.halos[0])
         down, across = self.k.residues
@@ -106,10 +109,9 @@ class Gather:
     def clear(self, start: Index, first: Index, last: Index) -> None:
         """Zeros in some pixels of a row."""
         f, k = self.f, self.k
-        with f.loop(first, last) as at:
-            pixel = self.pixel(f.add(start, at))
-            with f.loop(0, k.sweep * k.factors.parts) as line:
-                f.b.store(zeros(vector(I8, ROW_BYTES)), f.address(pixel, f.mul(line, ROW_BYTES), BYTE))
+        with f.loop(0, k.lines) as line, f.loop(first, last) as at:
+            place = f.address(self.pixel(f.add(start, at)), f.mul(line, self.span), BYTE)
+            f.b.store(zeros(vector(I8, ROW_BYTES)), place, align=ROW_BYTES)
 
     def unit(
         self, chunk: Chunk, start: Index, source: Index, unit: Index, span: tuple[Index, Index], depth: int
@@ -124,9 +126,9 @@ class Gather:
             pixel = f.address(self.x, f.add(source, f.mul(at, step)), dtype)
             vectors = [self.vector(pixel, offsets[n], depth - n * LANES, scales[n]) for n in range(len(channels))]
             within = f.sub(unit, f.mul(self.sweep, k.sweep))
-            to = f.address(self.pixel(f.add(start, at)), f.mul(within, ROW_BYTES), BYTE)
+            to = f.address(self.pixel(f.add(start, at)), f.mul(f.mul(within, k.factors.parts), self.span), BYTE)
             for part, value in enumerate(split_pixel(f, k.factors, vectors)):
-                f.b.store(value, f.address(to, part * k.part_bytes, BYTE), align=ROW_BYTES)
+                f.b.store(value, f.address(to, f.mul(self.span, part), BYTE), align=ROW_BYTES)
 
     def vector(self, pixel: ir.Value, offset: Index, count: int, scale: ir.Value | None) -> ir.Value:
         """Elements of K as they lie in memory, of which `count` are there; zeros for others."""

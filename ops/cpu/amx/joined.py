@@ -66,6 +66,15 @@ class JoinedKernel(AmxScheme):
         return self.view.strides[2] * WORD
 
     @property
+    def lines(self) -> int:
+        """All words of an output lie together."""
+        return 1
+
+    def span(self, f: FunctionEmitter, pixels: Index) -> Index:
+        """All words of an output lie together."""
+        return ROW_BYTES
+
+    @property
     def workspace(self) -> int:
         """Rows of tiles reach beyond the last output's pixels."""
         return super().workspace + 2 * ROW_BYTES

@@ -1,8 +1,8 @@
 """What identifies a kernel of tile registers, and the sizes that follow: all but its code.
 
 A box is cut in chunks of rows and columns of pixels. What a chunk reads is copied to the workspace first, in the form
-that tiles take: pixels one behind the other, all channels of one together, padding as zeros. Windows with strides read
-one residue of pixels each, so each residue is an image of its own there, which windows sweep without strides:
+that tiles take: 64 bytes of channels of all pixels, then the next ones; padding as zeros. Windows with strides read one
+residue of pixels each, so each residue is an image of its own there, which windows sweep without strides:
 
     stride 2, taps 0 1 2:   0 2 4 6 …  read by taps 0 and 2        planes: depth tap × residue down × residue across
                             1 3 5 7 …  read by tap 1
@@ -28,6 +28,8 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.factors import split_weights
 from brickrt.ops.cpu.amx.sizes import ASKS, FACTORS_OF, LANES, ROW_BYTES, ROWS, TILE_BYTES, Factors
 from brickrt.ops.cpu.amx.views import DIMS, IMAGE_VIEWS, ImageView
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
@@ -142,15 +144,14 @@ class AmxScheme(Kernel):
         return -(-self.units // self.sweep)
 
     @property
-    def part_bytes(self) -> int:
-        """Bytes of a part of a pixel."""
-        return self.sweep * ROW_BYTES
+    def lines(self) -> int:
+        """Lines that a pixel takes in the workspace: those of a part of a unit of all pixels lie together."""
+        return self.sweep * self.factors.parts
 
     @property
     def pixel_bytes(self) -> int:
-        """From pixel to pixel in the workspace: an odd number of lines, so that those of a tile share no set of L1."""
-        lines = self.sweep * self.factors.parts
-        return (lines + 1 - lines % 2) * ROW_BYTES
+        """From pixel to pixel in the workspace."""
+        return ROW_BYTES
 
     # ---- planes
 
@@ -174,7 +175,11 @@ class AmxScheme(Kernel):
     @property
     def plane_pixels(self) -> int:
         """Pixels of a plane, at most, unless one row of a few columns has more."""
-        return AREA_BYTES // (self.planes * self.pixel_bytes)
+        return AREA_BYTES // (self.planes * self.lines * self.pixel_bytes)
+
+    def span(self, f: FunctionEmitter, pixels: Index) -> Index:
+        """Bytes from one line of a pixel to the next, where planes have so many pixels: tiles read some beyond."""
+        return f.mul(f.add(pixels, PIXELS), self.pixel_bytes)
 
     @property
     def kept_bytes(self) -> int:
@@ -239,7 +244,7 @@ class AmxScheme(Kernel):
         (rows, columns), (down, across) = self.most_outputs, self.halos
         narrow = (1 + down) * (min(columns, NARROW) + across)
         pixels = min((rows + down) * (columns + across), max(narrow, self.plane_pixels))
-        return self.area_at + (self.planes * int(pixels) + PIXELS) * self.pixel_bytes
+        return self.area_at + (self.planes * int(pixels) + PIXELS) * self.lines * self.pixel_bytes
 
     # ---- constants
 
