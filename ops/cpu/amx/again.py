@@ -23,7 +23,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, PTR, Index, fill, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, NAN, POWER
 
-LEAST = (EXPONENT_OF_ONE - 80) << 23  # bits of the least magnitude that has not lost anything
+LEAST = (EXPONENT_OF_ONE - 90) << 23  # bits of the least magnitude that has not lost anything
 INFINITE = (EXPONENT_OF_ONE + 128) * POWER
 F32, WORDS = np.dtype(np.float32), np.dtype(np.int32)
 

@@ -41,26 +41,28 @@ class AmxBody:
         width = BLOCKS * kernel.lanes
         self.first_tile, self.last_tile = f.div(lo, width), f.div(f.add(hi, width - 1), width)
         self.sweep: Index = 0
+        self.first: Index = 0  # of the tiles whose sums are kept
         self.offsets = f.local(I64, count=kernel.taps)  # bytes from a pixel to what each tap reads
 
     def emit(self) -> None:
         """All chunks of all images."""
         f, k = self.f, self.k
         self.registers.configure()
-        most = self.most_pixels()
         planes, *spans = k.view.pixels(f)
         with f.loops(k.view.batches(f)) as batch, f.loop(*planes) as z:
             (top, bottom), (left, right) = spans
-            most_columns = f.maximum(k.narrow, f.sub(f.div(most, k.halos[0] + 1), k.halos[1]))
+            most_columns = f.maximum(k.narrow, k.plane_pixels // (k.halos[0] + 1) - k.halos[1])
             with self.pieces(left, right, most_columns) as (x, columns):
                 width = f.add(columns, k.halos[1])
-                most_rows = f.maximum(1, f.sub(f.b.udiv(f.value(most), f.value(width)), k.halos[0]))
+                most_rows = f.maximum(1, f.sub(f.b.udiv(I64(k.plane_pixels), f.value(width)), k.halos[0]))
                 with self.pieces(top, bottom, most_rows) as (y, rows):
                     chunk = Chunk(batch, [z, y, x], rows, columns, width, self.span(rows, width))
                     self.set_offsets(chunk)
-                    with f.loop(0, k.sweeps) as self.sweep:
-                        self.gather.emit(chunk, self.sweep)
-                        self.tiles(chunk)
+                    with self.pieces(self.first_tile, self.last_tile, self.most_tiles(chunk)) as (first, count):
+                        self.first = first
+                        with f.loop(0, k.sweeps) as self.sweep:
+                            self.gather.emit(chunk, self.sweep)
+                            self.tiles(chunk, first, f.add(first, count))
         self.registers.release()
 
     def span(self, rows: Index, width: Index) -> Index:
@@ -68,14 +70,17 @@ class AmxBody:
         f, k = self.f, self.k
         return k.span(f, f.mul(f.mul(f.add(rows, k.halos[0]), width), k.planes))
 
-    def most_pixels(self) -> Index:
-        """Pixels of a plane of a chunk, at most: as many as there is room for, and for their sums."""
+    def most_tiles(self, chunk: Chunk) -> Index:
+        """Tiles of output channels whose sums there is room for while parts of K follow; all where there is one."""
         f, k = self.f, self.k
         if k.sweeps == 1:
-            return k.plane_pixels
-        tiles = f.sub(self.last_tile, self.first_tile)
-        room = f.b.udiv(I64(k.kept_pixels), f.value(f.maximum(1, tiles)))
-        return f.minimum(k.plane_pixels, f.sub(room, PIXELS))
+            return f.maximum(1, f.sub(self.last_tile, self.first_tile))
+        return f.maximum(1, f.b.udiv(I64(k.kept_pixels), f.value(self.slots(chunk))))
+
+    def slots(self, chunk: Chunk) -> Index:
+        """Pixels of a tile of output channels whose sums are kept, and those beyond that are stored with them."""
+        f = self.f
+        return f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns, PIXELS)
 
     @contextmanager
     def pieces(self, lo: Index, hi: Index, most: Index) -> Iterator[tuple[Index, Index]]:
@@ -114,14 +119,14 @@ class AmxBody:
         """Where the offset of a tap is kept."""
         return self.f.b.gep(self.offsets, [self.f.value(tap)], source_etype=I64)
 
-    def tiles(self, chunk: Chunk) -> None:
-        """All tiles of output channels that the box touches, the last of one block where their number is odd."""
+    def tiles(self, chunk: Chunk, first: Index, last: Index) -> None:
+        """Tiles [first, last) of output channels, the last of all of one block where their number is odd."""
         f, k = self.f, self.k
         whole = k.blocks // BLOCKS
-        with f.loop(self.first_tile, f.minimum(self.last_tile, whole)) as tile:
+        with f.loop(first, f.minimum(last, whole)) as tile:
             self.pixels(chunk, tile, BLOCKS)
         if k.blocks % BLOCKS:
-            with f.when(f.b.icmp_signed(">", f.value(self.last_tile), I64(whole))):
+            with f.when(f.b.icmp_signed(">", f.value(last), I64(whole))):
                 self.pixels(chunk, whole, 1)
 
     def pixels(self, chunk: Chunk, tile: Index, blocks: int) -> None:
@@ -147,9 +152,9 @@ class AmxBody:
     def kept(self, chunk: Chunk, tile: Index, first: Index) -> ir.Value:
         """Where the sums of a group of tiles are kept while parts of K follow."""
         f, k = self.f, self.k
-        each = f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns, PIXELS)
-        place = f.add(f.mul(f.sub(tile, self.first_tile), each), first)
-        return f.address(self.work, f.add(k.kept_at, f.mul(place, k.kept_bytes)), BYTE)
+        place = f.add(f.mul(f.sub(tile, self.first), self.slots(chunk)), first)
+        behind = f.mul(chunk.span, k.lines)
+        return f.address(self.area, f.add(behind, f.mul(place, k.kept_bytes)), BYTE)
 
     @contextmanager
     def finishing(self) -> Iterator[None]:

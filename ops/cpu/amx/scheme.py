@@ -216,20 +216,9 @@ class AmxScheme(Kernel):
     # ---- workspace
 
     @property
-    def kept_at(self) -> int:
-        """Bytes before the sums that are kept: those of a group of tiles."""
-        return TILES * BLOCKS * TILE_BYTES
-
-    @property
     def area_at(self) -> int:
-        """Bytes before the planes."""
-        if self.sweeps == 1:
-            return self.kept_at
-        tiles = -(-self.blocks // BLOCKS)
-        rows, columns = self.most_outputs
-        some = (min(NARROW, columns) + self.halos[1] + PIXELS) * tiles * self.kept_bytes
-        every = ((rows - 1) * (columns + self.halos[1]) + columns + PIXELS) * tiles * self.kept_bytes
-        return self.kept_at + int(min(every, max(some, KEPT_BYTES)))
+        """Bytes before the planes: sums of a group of tiles. Sums that are kept lie behind the planes."""
+        return TILES * BLOCKS * TILE_BYTES
 
     @property
     def most_outputs(self) -> tuple[int, int]:
@@ -240,11 +229,14 @@ class AmxScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """Sums, planes, and what tiles read beyond the last plane."""
+        """Sums, planes, what tiles read beyond the last plane, and sums that are kept."""
         (rows, columns), (down, across) = self.most_outputs, self.halos
         narrow = (1 + down) * (min(columns, NARROW) + across)
-        pixels = min((rows + down) * (columns + across), max(narrow, self.plane_pixels))
-        return self.area_at + (self.planes * int(pixels) + PIXELS) * self.lines * self.pixel_bytes
+        pixels = int(min((rows + down) * (columns + across), max(narrow, self.plane_pixels)))
+        area = (self.planes * pixels + PIXELS) * self.lines * self.pixel_bytes
+        tile = (pixels + PIXELS) * self.kept_bytes
+        kept = min(tile * -(-self.blocks // BLOCKS), max(tile, KEPT_BYTES)) if self.sweeps > 1 else 0
+        return self.area_at + area + kept
 
     # ---- constants
 
