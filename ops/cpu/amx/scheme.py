@@ -41,9 +41,9 @@ from brickrt.ops.types import Boxes
 
 TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
 PIXELS = TILES * ROWS
-AREA_BYTES = 3 << 18  # of the workspace for what a chunk reads: with a stream of weights it fits L2
-KEPT_BYTES = 1 << 20  # for the sums of a chunk while parts of K follow
-PLANE_PIXELS = 256  # of all planes of a chunk together, for which there is room
+AREA_BYTES = 1 << 20  # of the workspace for what a chunk reads: with a stream of weights it fits L2
+KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
+PLANE_PIXELS = 192  # of all planes of a chunk together, for which there is room
 NARROW = 32  # columns of a chunk, at least
 
 
