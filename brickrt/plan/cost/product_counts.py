@@ -11,6 +11,8 @@ import math
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.cpu.amx.sizes import BYTES as TILE_BYTES
+from brickrt.ops.cpu.amx.sizes import PAIRS, SPLIT
 from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -18,6 +20,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.conv_algorithms import EDGES, live_taps
 from brickrt.plan.cost.strassen import LEVELS, PAIRED
+from brickrt.plan.cost.tile_products import TILES, tile_ratio
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 
@@ -40,15 +43,17 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
         return 0.0
     if algorithm == PAIRED:
         return direct * LEFT
+    if algorithm == TILES and ins[0].dtype == np.float32:
+        return direct / tile_ratio(SPLIT)
     return direct * (7 / 8) ** LEVELS.get(algorithm or "", 0)
 
 
 def peak_ratio(dtype: np.dtype, device: DeviceSpec, precision: Precision) -> float:
     """How many times more operations a core can do at most on products of elements of a type than on float32's."""
     if dtype in BYTES:
-        return max(device.byte_products, WORD_PRODUCTS)
+        return max(device.byte_products, WORD_PRODUCTS, tile_ratio(TILE_BYTES) if device.tiles else 0)
     if device.kind == "cpu" and dtype.name == "bfloat16":
-        return device.bfloat16_products
+        return max(device.bfloat16_products, tile_ratio(PAIRS) if device.tiles else 0)
     kind = "tf32" if dtype == np.float32 and precision == "tf32" else dtype.name
     peak = device.peak_gflops_per_core
     return max(1.0, device.matrix_gflops_per_core.get(kind, peak) / peak)

@@ -20,7 +20,8 @@ from brickrt.plan.device.device_spec import DeviceSpec
 TILES = "tiles"
 """The name of the algorithm."""
 FLOAT32 = np.dtype(np.float32)
-TILE_CYCLES = 16 * 1.3  # of two tiles' product, with what is not hidden of loading them
+LEAST_CYCLES = 16  # of two tiles' product
+TILE_CYCLES = LEAST_CYCLES * 1.3  # of two tiles' product, with what is not hidden of loading them
 LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
 VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
@@ -29,6 +30,11 @@ MOST_DIMS, DEEP = 5, 3
 TILE_BLOCKS = 2  # vectors of output channels of a tile
 PART_GROWTH = {FLOAT32: 1.5}  # weights in bfloat16 parts over the weights, by type
 VECTOR_UNITS = 2  # multiply-add units of processors that have tile registers
+
+
+def tile_ratio(kind: Factors) -> float:
+    """How many times more products of elements of a type tiles add than vectors of float32, at their peaks."""
+    return ROWS * LANES * kind.unit / len(kind.order) / LEAST_CYCLES / (VECTOR_UNITS * LANES)
 
 
 def tile_weight_growth(dtype: np.dtype) -> float:

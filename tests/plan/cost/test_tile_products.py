@@ -11,6 +11,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, possible_algorithms
 from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
 from brickrt.plan.cost.tile_products import TILES
 from brickrt.plan.tiling.tile_bricks import tile_brick
 from tests.plan.tiling.test_layer_tiles import SERVER
@@ -76,3 +77,12 @@ def test_pieces_have_whole_tiles_and_keep_both_cores_busy(edge):
     assert np.prod(pieces) >= 2
     assert brick[1] % 32 == 0
     assert brick[2] == edge if edge == 7 else brick[2] * edge >= 32
+
+
+def test_the_least_work_in_tiles():
+    """A tile's product takes 16 cycles, in which vectors of float32 add 512 products."""
+    graph, _ = network(MatMul(), (1, 256, 768), (768, 768))
+    direct, parts = (multiply_adds(graph, graph.nodes[0], name) for name in (None, TILES))
+    assert parts == pytest.approx(direct * 6 / 16)
+    assert peak_ratio(np.dtype(np.uint8), DEVICE, "fp32") == 32
+    assert peak_ratio(np.dtype(np.uint8), SERVER, "fp32") < 32
