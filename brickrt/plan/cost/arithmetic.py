@@ -39,8 +39,7 @@ def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Preci
     ins, out, op = graph.ins(node), graph.out(node), node.op
     elementwise = _elementwise(device)
     if isinstance(op, Conv | ConvTranspose | MatMul):
-        peak = 1e3 * product_gflops(op, ins[0].dtype, device, precision) * _efficiency(op, ins[1].shape, device)
-        return op.flops(ins, out) / peak + epilogue_us(out.size, op.epilogue, device)
+        return product_only_us(graph, node, device, precision) + epilogue_us(out.size, op.epilogue, device)
     if isinstance(op, Map):
         return out.size * _operations(op.expr) / elementwise
     if isinstance(op, Reduce):
@@ -56,6 +55,13 @@ def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Preci
     if isinstance(op, Take | Concat | Transpose | Reorder):
         return out.size * MOVE_OPERATIONS / elementwise
     return op.flops(ins, out) / elementwise
+
+
+def product_only_us(graph: Graph, node: Node, device: DeviceSpec, precision: Precision = "fp32") -> float:
+    """The same of a convolution or matrix product without what follows its sums."""
+    ins, op = graph.ins(node), node.op
+    peak = 1e3 * product_gflops(op, ins[0].dtype, device, precision) * _efficiency(op, ins[1].shape, device)
+    return op.flops(ins, graph.out(node)) / peak
 
 
 def epilogue_us(elements: float, epilogue: Expr | None, device: DeviceSpec) -> float:

@@ -20,9 +20,10 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import Axes, Axis, fits, known_axes
 from brickrt.ops.cpu.winograd.sizes import choose_sizes, transforms_once
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.cost.arithmetic import product_only_us
 from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
     GATHERED,
@@ -169,6 +170,8 @@ def layer_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None
     """Modelled microseconds of one core for a node that has algorithms to choose from."""
     if algorithm == TILES:
         return tiles_us(graph, node, device, constants)
+    if isinstance(node.op, ConvTranspose):
+        return product_only_us(graph, node, device)
     windows = isinstance(node.op, Conv) and math.prod(node.op.kernel) > 1
     return (conv_us if windows else product_us)(graph, node, device, algorithm, constants)
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, WORD, Factors, joins_taps
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, WORD, Factors, is_spread, joins_taps
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Shape
@@ -45,15 +45,20 @@ def tile_weight_growth(dtype: np.dtype) -> float:
 def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -> bool:
     """Whether a kernel with tile registers computes a node; `blocked`: its images are."""
     op, ins, out = node.op, graph.ins(node), graph.out(node)
-    if not device.tiles or not isinstance(op, Conv | MatMul) or (ins[0].dtype, ins[1].dtype) not in FACTORS_OF:
+    if (
+        not device.tiles
+        or not isinstance(op, Conv | ConvTranspose | MatMul)
+        or (ins[0].dtype, ins[1].dtype) not in FACTORS_OF
+    ):
         return False
     if not all(name in graph.constants for name in node.inputs[1 : 2 + op.bias]) or not out.size:
         return False
     sums = SUMS if ins[0].dtype == np.uint8 else FLOAT32
     if op.bias and ins[2].dtype not in (sums, ins[0].dtype):
         return False
-    if isinstance(op, Conv):
-        return blocked and op.groups == op.gate_parts == 1 and out.rank <= MOST_DIMS
+    if isinstance(op, Conv | ConvTranspose):
+        spread = isinstance(op, Conv) or is_spread(op)
+        return blocked and spread and op.groups == op.gate_parts == 1 and out.rank <= MOST_DIMS
     return op.factors == 2 and ins[1].rank == 2 and out.shape[-2] >= LEAST_ROWS
 
 
@@ -75,7 +80,7 @@ def tile_steps(graph: Graph, node: Node) -> float:
 class TileWork:
     """A product as tile registers compute it: `depth` channels of the input, or the columns of a matrix."""
 
-    op: Conv | MatMul
+    op: Conv | ConvTranspose | MatMul
     depth: int
     kind: Factors
     device: DeviceSpec
@@ -84,7 +89,7 @@ class TileWork:
     def of(graph: Graph, node: Node, device: DeviceSpec) -> TileWork:
         """That of a node for which `may_use_tiles` holds."""
         op, (x, w, *_) = node.op, graph.ins(node)
-        assert isinstance(op, Conv | MatMul)
+        assert isinstance(op, Conv | ConvTranspose | MatMul)
         return TileWork(op, x.shape[column_dim(op)], FACTORS_OF[x.dtype, w.dtype], device)
 
     @property
@@ -108,18 +113,25 @@ class TileWork:
 
     def weight_bytes(self, columns: int) -> int:
         """Bytes of the weights of so many columns."""
-        return self.taps * self.depth * columns * self.kind.parts * self.kind.bytes
+        taps = self.repeats if isinstance(self.op, ConvTranspose) else self.taps
+        return taps * self.depth * columns * self.kind.parts * self.kind.bytes
+
+    @property
+    def repeats(self) -> int:
+        """Outputs of each channel that a pixel of the input has."""
+        return math.prod(self.op.kernel) if isinstance(self.op, ConvTranspose) else 1
 
     def box_us(self, box: Shape) -> float:
         """Microseconds of a box of the output, which has so many images, channels and pixels."""
         columns = box[column_dim(self.op)]
         pixels = math.prod(box) // columns
         blocks = TILE_BLOCKS * -(-columns // (TILE_BLOCKS * LANES))
-        planes = box[0] if isinstance(self.op, Conv) and len(box) < 5 else pixels // math.prod(box[-2:])
-        images = planes if isinstance(self.op, Conv) else pixels // box[-2]
+        matrix = isinstance(self.op, MatMul)
+        planes = box[0] if len(box) < MOST_DIMS else pixels // math.prod(box[-2:])
+        images = pixels // box[-2] if matrix else planes
         slots = images * _whole_tiles(pixels * self._overhang(box) / images)
         products = slots // ROWS * blocks * self.taps * self.units * len(self.kind.order) * TILE_CYCLES
-        copied = pixels * self._read_again(box) * self.units * self.kind.parts * LINE_CYCLES
+        copied = pixels / self.repeats * self._read_again(box) * self.units * self.kind.parts * LINE_CYCLES
         return (products + copied + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
 
     def _overhang(self, box: Shape) -> float:
@@ -145,7 +157,7 @@ class TileWork:
 
 def column_dim(op: Op) -> int:
     """The dimension of the output that columns of weights are."""
-    return 1 if isinstance(op, Conv) else -1
+    return -1 if isinstance(op, MatMul) else 1
 
 
 def _whole_tiles(pixels: float) -> int:

@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterator
 from itertools import product
 
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import ConvTranspose
+from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import HIDDEN
 from brickrt.plan.cost.cost_model import CostModel
@@ -50,6 +51,8 @@ def _edges(cost: CostModel, k: int, most: int) -> Iterator[list[int]]:
     out = cost.graph.out(node).shape
     units = [1] * len(out)
     units[column_dim(node.op)] = TILE_BLOCKS * cost.device.lanes
-    if isinstance(node.op, Conv):
+    if not isinstance(node.op, MatMul):
         units[3:] = out[3:]
+    if isinstance(node.op, ConvTranspose):  # whole windows, of all channels
+        units[1:3] = out[1], node.op.strides[0]
     return (even_edges(extent, unit, most) for extent, unit in zip(out, units, strict=True))

@@ -17,7 +17,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
 
@@ -47,7 +47,7 @@ class AmxMaker:
         prefetched: tuple[PrefetchedOperand, ...] = (),
     ) -> AmxScheme:
         """The kernel of a class of `classify`."""
-        assert isinstance(op, Conv | MatMul)
+        assert isinstance(op, Conv | ConvTranspose | MatMul)
         joined = isinstance(op, Conv) and joins_taps(ins[0].dtype, ins[0].shape[1], op.kernel, op.dilations)
         return (JoinedKernel if joined else AmxKernel)(op, ins, out, isa, packed, shape_class, prefetched)
 

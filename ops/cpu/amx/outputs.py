@@ -41,11 +41,7 @@ class Outputs:
         """A new tile of output channels, from block `block` on."""
         f, k = self.f, self.k
         self.chunk, self.blocks = chunk, [f.mul(f.add(block, j), k.lanes) for j in range(blocks)]
-        lo, hi = self.bounds
-        self.within = [
-            f.b.and_(f.b.icmp_signed("<", f.value(at), hi), f.b.icmp_signed(">", f.value(f.add(at, k.lanes)), lo))
-            for at in self.blocks
-        ]
+        self.within = [k.view.within(f, at) for at in self.blocks]
         self.masks = [self.mask(at) if k.ragged else None for at in self.blocks]
         for place in (self.slot, self.row, self.column, self.base, self.end):
             f.set(place, f.value(0))
@@ -113,13 +109,13 @@ class Outputs:
     def together(self, block: int, number: Index, pixels: Sequence[Sequence[Index]]) -> None:
         """TOGETHER vectors of outputs from `number` on. Bytes of images lie one behind the other."""
         f, k, channel = self.f, self.k, self.blocks[block]
-        if not (self.epilogue.packs and k.out.strides[-1] == k.out.block == LANES):
+        if k.cut or not (k.view.adjacent and self.epilogue.packs and k.out.strides[-1] == k.out.block == LANES):
             for t, pixel in enumerate(pixels):
                 self.vector(block, f.add(number, t), pixel)
             return
         places = [self.sums(f.add(number, t), block) for t in range(TOGETHER)]
         values = [f.load(place, 0, k.sums, LANES) for place in places]
-        indices = [k.view.index(self.chunk.batch, channel, pixel) for pixel in pixels]
+        indices = [k.view.index(f, self.chunk.batch, channel, pixel) for pixel in pixels]
         to = f.address(self.out, offset_of(f, k.out, indices[0]), k.out.dtype)
         f.b.store(self.epilogue.four(values, indices), to, align=1)
 
@@ -130,6 +126,15 @@ class Outputs:
         value = f.load(place, 0, k.sums, LANES)
         if self.again is not None:
             value = self.again.mended(value, self.chunk.batch, channel, pixel, place)
-        index = k.view.index(self.chunk.batch, channel, pixel)
-        value = self.epilogue.apply(value, index, mask=self.masks[block])
-        f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, LANES, self.masks[block])
+        index = k.view.index(f, self.chunk.batch, channel, pixel)
+        if not k.cut:
+            self.put(value, index, self.masks[block])
+            return
+        with f.when(k.view.reached(f, index)):
+            self.put(value, index, self.masks[block])
+
+    def put(self, value: ir.Value, index: list[Index], mask: ir.Value | None) -> None:
+        """Applies the epilogue to a vector of sums and stores it."""
+        f, k = self.f, self.k
+        value = self.epilogue.apply(value, index, mask=mask)
+        f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, LANES, mask)

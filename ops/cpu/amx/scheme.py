@@ -27,20 +27,22 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.factors import split_weights
 from brickrt.ops.cpu.amx.sizes import ASKS, FACTORS_OF, LANES, ROW_BYTES, ROWS, TILE_BYTES, Factors
-from brickrt.ops.cpu.amx.views import DIMS, IMAGE_VIEWS, ImageView
+from brickrt.ops.cpu.amx.spread import SpreadView, cuts_windows
+from brickrt.ops.cpu.amx.views import DIMS, ConvView, ImageView, MatMulView
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
 
 TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
 PIXELS = TILES * ROWS
+IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulView, Conv: ConvView, ConvTranspose: SpreadView}
 AREA_BYTES = 1 << 20  # of the workspace for what a chunk reads: with a stream of weights it fits L2
 KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
 PLANE_PIXELS = 192  # of all planes of a chunk together, for which there is room
@@ -49,9 +51,10 @@ NARROW = 32  # columns of a chunk, at least
 
 @dataclass(frozen=True)
 class AmxScheme(Kernel):
-    """`shape_class` is (ragged,): whether boxes cut columns of a matrix inside vectors."""
+    """`shape_class` is (ragged, cut): whether boxes cut columns of a matrix inside vectors, and windows of a transposed
+    convolution between outputs."""
 
-    op: Conv | MatMul
+    op: Conv | ConvTranspose | MatMul
 
     sized: ClassVar[bool] = True
     compiles_quickly: ClassVar[bool] = True
@@ -65,7 +68,8 @@ class AmxScheme(Kernel):
         if out.block == 1:
             ends = np.concatenate([boxes.lo[:, -1], boxes.hi[:, -1]])
             ragged = bool(np.any(ends % LANES))
-        return np.zeros(len(boxes), np.int64), [(int(ragged),)]
+        cut = cuts_windows(op, boxes, out.shape[2:])
+        return np.zeros(len(boxes), np.int64), [(int(ragged), int(cut))]
 
     @property
     def knows_channels(self) -> bool:
@@ -77,12 +81,17 @@ class AmxScheme(Kernel):
         if i is not None and 0 < i < self.op.main:
             return ()
         rank = (self.out if i is None else self.ins[i]).rank
-        return super().open_dims(i) if isinstance(self.op, Conv) else range(rank - 1)
+        return range(rank - 1) if isinstance(self.op, MatMul) else super().open_dims(i)
 
     @property
     def ragged(self) -> bool:
         """Whether vectors of outputs may be cut."""
         return bool(self.shape_class[0])
+
+    @property
+    def cut(self) -> bool:
+        """Whether outputs of an input pixel may not belong to a box."""
+        return bool(self.shape_class[1])
 
     @cached_property
     def view(self) -> ImageView:
@@ -113,9 +122,8 @@ class AmxScheme(Kernel):
 
     def swept_channels(self, boxes: Boxes) -> np.ndarray:
         """ASKS for each step of a group of tiles."""
-        column = 1 if isinstance(self.op, Conv) else -1
-        extents = boxes.extents
-        columns, images = extents[:, column], extents[:, 0] if isinstance(self.op, Conv) else 1
+        extents, matrix = boxes.extents, isinstance(self.op, MatMul)
+        columns, images = (extents[:, -1], 1) if matrix else (extents[:, 1], extents[:, 0])
         outputs = extents.prod(axis=1) // np.maximum(columns * images, 1)
         groups = images * -(-outputs // PIXELS) * -(-columns // (BLOCKS * LANES))
         return ASKS * groups * self.taps * self.units
@@ -225,7 +233,8 @@ class AmxScheme(Kernel):
         """Rows and columns of the largest box."""
         if isinstance(self.op, MatMul):
             return 1, self.out.shape[-2]
-        return (self.out.shape[-2] if len(self.out.shape) > DIMS else 1), self.out.shape[-1]
+        shape = self.ins[0].shape if isinstance(self.op, ConvTranspose) else self.out.shape
+        return (shape[-2] if len(shape) > DIMS else 1), shape[-1]
 
     @property
     def workspace(self) -> int:
@@ -245,7 +254,8 @@ class AmxScheme(Kernel):
         if i == 1:
             return self._tiles(array)
         if i == 2 and self.op.bias:
-            return np.pad(array.astype(self.sums), (0, self.blocks * LANES - len(array)))
+            each = self.blocks * LANES // self.repeats
+            return np.tile(np.pad(array.astype(self.sums), (0, each - len(array))), self.repeats)
         return super().pack(i, array)
 
     def packing(self, i: int) -> Hashable:
@@ -273,10 +283,20 @@ class AmxScheme(Kernel):
             [self._streams(words[..., : paired * LANES], BLOCKS), self._streams(words[..., paired * LANES :], 1)]
         )
 
+    @property
+    def repeats(self) -> int:
+        """Taps whose columns lie one behind the other."""
+        return math.prod(self.op.kernel) if isinstance(self.op, ConvTranspose) else 1
+
     def by_tap(self, array: np.ndarray) -> np.ndarray:
         """[M, C, k…] or [K, N] as [taps, K, columns]."""
         if isinstance(self.op, MatMul):
             return array[None]
+        if isinstance(self.op, ConvTranspose):
+            c, m = array.shape[:2]
+            taps = np.zeros((c, self.repeats, self.view.columns // self.repeats), array.dtype)
+            taps[:, :, :m] = array.reshape(c, m, -1).transpose(0, 2, 1)
+            return taps.reshape(1, c, -1)
         return array.reshape(array.shape[0], self.view.depth, self.taps).transpose(2, 1, 0)
 
     def _streams(self, words: np.ndarray, blocks: int) -> np.ndarray:

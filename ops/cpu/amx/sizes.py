@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.product_types import BF16, F32, FACTORS
 
 LANES = 16  # of a row of a tile that holds sums or words
@@ -43,6 +44,12 @@ WORD = 4  # bytes whose products an instruction adds at once
 def joins_taps(dtype: np.dtype, channels: int, kernel: Sequence[int], dilations: Sequence[int]) -> bool:
     """Whether a convolution of few channels sums all taps of a row of its window together (`joined.py`)."""
     return dtype == FACTORS[0] and channels <= WORD and kernel[-1] > 1 and dilations[-1] == 1
+
+
+def is_spread(op: ConvTranspose) -> bool:
+    """Whether windows of a transposed convolution lie side by side, and fill its output (`spread.py`)."""
+    plain = not any((*op.pads, *op.pads_end, *op.output_padding)) and set(op.dilations) <= {1}
+    return plain and op.kernel == op.strides and op.groups == 1
 
 
 BYTES = Factors(FACTORS[0], "tdpbusd", 1)

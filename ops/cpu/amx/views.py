@@ -13,10 +13,11 @@ from typing import TypeVar
 from llvmlite import ir
 
 from brickrt.ops.base import Op
+from brickrt.ops.cpu.amx.sizes import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.emit.llvm_types import I1, Index
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 
 DIMS = 3
@@ -81,7 +82,7 @@ class ImageView(ABC):
         """The box's ranges of the three dimensions."""
 
     @abstractmethod
-    def channels(self, f: FunctionEmitter) -> tuple[ir.Value, ir.Value]:
+    def channels(self, f: FunctionEmitter) -> tuple[Index, Index]:
         """The box's output channels."""
 
     @abstractmethod
@@ -93,14 +94,29 @@ class ImageView(ABC):
         """From there to a channel that is a multiple of the lanes; those up to the next one are adjacent."""
 
     @abstractmethod
-    def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+    def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
         """Index of an element of the output."""
+
+    @property
+    def adjacent(self) -> bool:
+        """Whether outputs of pixels that lie side by side do so too."""
+        return True
+
+    def within(self, f: FunctionEmitter, channel: Index) -> Index:
+        """Whether the box has channels of the vector that begins with one."""
+        lo, hi = self.channels(f)
+        behind = f.value(f.add(channel, LANES))
+        return f.b.and_(f.b.icmp_signed("<", f.value(channel), hi), f.b.icmp_signed(">", behind, lo))
+
+    def reached(self, f: FunctionEmitter, index: Sequence[Index]) -> Index:
+        """Whether an output belongs to the box: always where pixels of the input have one each."""
+        return I1(1)
 
 
 class ConvView(ImageView):
     """A convolution of blocked images."""
 
-    op: Conv
+    op: Conv | ConvTranspose
 
     def _three(self, values: Sequence[N], missing: N) -> list[N]:
         return [missing] * (DIMS - len(values)) + list(values)
@@ -144,7 +160,7 @@ class ConvView(ImageView):
         found = [f.box(d) for d in range(2, self.out.type.rank)]
         return [(0, 1)] * (DIMS - len(found)) + found
 
-    def channels(self, f: FunctionEmitter) -> tuple[ir.Value, ir.Value]:
+    def channels(self, f: FunctionEmitter) -> tuple[Index, Index]:
         return f.box(1)
 
     def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
@@ -153,7 +169,7 @@ class ConvView(ImageView):
     def channel(self, f: FunctionEmitter, first: Index) -> Index:
         return f.mul(f.div(first, self.x.block), self.x.strides[1])
 
-    def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+    def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
         return [batch[0], channel, *pixel[DIMS - (self.out.type.rank - 2) :]]
 
 
@@ -184,7 +200,7 @@ class MatMulView(ImageView):
     def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
         return [(0, 1), (0, 1), f.box(self.out.type.rank - 2)]
 
-    def channels(self, f: FunctionEmitter) -> tuple[ir.Value, ir.Value]:
+    def channels(self, f: FunctionEmitter) -> tuple[Index, Index]:
         return f.box(self.out.type.rank - 1)
 
     def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
@@ -195,8 +211,5 @@ class MatMulView(ImageView):
     def channel(self, f: FunctionEmitter, first: Index) -> Index:
         return first
 
-    def index(self, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+    def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
         return [*batch, pixel[-1], channel]
-
-
-IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulView, Conv: ConvView}

@@ -22,6 +22,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu import harness
+from tests.support.cpu.conv_cases import transposed
 from tests.support.cpu.harness import random_boxes, run_kernel
 from tests.support.cpu.outliers import with_outlier
 from tests.support.cpu.tiles import DESCRIBED, HOST_TILES, needs_tiles
@@ -108,6 +109,34 @@ CASES = {
 def test_convolutions(name, kind):
     op, x, outputs = CASES[name]
     compare(op, drawn(kind, (2, *x), (outputs, x[0], *op.kernel)))
+
+
+TRANSPOSED = {
+    "2d": (transposed((2, 2), (2, 2)), (40, 5, 7), 33),
+    "uneven": (transposed((2, 3), (2, 3), bias=True), (17, 4, 5), 16),
+    "1d": (transposed((4,), (4,)), (35, 9), 20),
+    "3d": (transposed((2, 1, 2), (2, 1, 2), bias=True), (5, 3, 4, 3), 50),
+}
+
+
+@needs_tiles
+@pytest.mark.parametrize("kind", ["float32", "bfloat16", "uint8"])
+@pytest.mark.parametrize("name", TRANSPOSED)
+def test_transposed_windows_that_lie_side_by_side(name, kind):
+    """Boxes cut windows between outputs, too."""
+    op, x, outputs = TRANSPOSED[name]
+    given = drawn(kind, (2, *x), (x[0], outputs, *op.kernel), *([(outputs,)] if op.bias else []))
+    if op.bias and kind == "bfloat16":
+        given[2] = given[2].astype(BF16)
+    want = evaluate_whole(op, given)
+    for box in random_boxes(want.shape, 6, 16):
+        got = run_kernel(
+            op, given, box, HOST_TILES, blocks=[16, 1, 1][: len(given)], out_block=16,
+            packed=[False, True, True][: len(given)], kernel_cls=AmxMaker(),
+        )  # fmt: skip
+        error = {"float32": 1e-6, "bfloat16": 8e-3, "uint8": 0}[kind]
+        wide = np.abs(got.astype(np.float64) - want[box.slices()].astype(np.float64))
+        assert (wide <= error * np.abs(want.astype(np.float64)).max()).all()
 
 
 @needs_tiles
@@ -239,7 +268,7 @@ def test_code_is_compiled_anywhere(kind):
     op, (x, w) = conv((3, 3), pads=(1, 1)), drawn(kind, (1, 40, 9, 9), (20, 40, 3, 3))
     out = op.infer([TensorType(each.shape, each.dtype) for each in (x, w)])
     ins = dense(TensorType(x.shape, x.dtype), 16), dense(TensorType(w.shape, w.dtype))
-    kernel = AmxKernel(op, ins, dense(out, 16), DESCRIBED, (False, True), (0,))
+    kernel = AmxKernel(op, ins, dense(out, 16), DESCRIBED, (False, True), (0, 0))
     module, _ = emit_sized(kernel, "k")
     assert "tdp" in str(module)
     assert to_object(module, DESCRIBED)
