@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from llvmlite import binding as llvm
 
 from brickrt.ops.cpu.isa import Isa
@@ -14,6 +16,12 @@ LESSER = {"avx2": ("haswell", "+avx2,+fma,+f16c"), "generic": ("x86-64", "")}
 
 def host_isa(spec: DeviceSpec) -> Isa:
     """The host's processor, or a lesser one where the plan is for fewer lanes than the host has."""
-    if spec.isa == instruction_set() or spec.isa not in LESSER:
-        return Isa(spec.lanes, spec.registers, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
-    return Isa(spec.lanes, spec.registers, *LESSER[spec.isa])
+    return Isa(spec.lanes, spec.registers, *_processor(spec.isa))
+
+
+@cache
+def _processor(isa: str) -> tuple[str, str]:
+    """Its name and features; to ask LLVM takes half a millisecond, which every program would."""
+    if isa == instruction_set() or isa not in LESSER:
+        return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return LESSER[isa]
