@@ -13,6 +13,7 @@ from brickrt.ops.cpu.products.conv_geometry import chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
@@ -28,6 +29,7 @@ from brickrt.plan.tiling.winograd_tiles import winograd_brick
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
 ROW_TILE = 4  # rows that a piece has a multiple of, where it can
+EVEN_SEGMENTS = 4  # segments of a piece of a signal, at which whole ones leave pieces even enough
 
 
 def layer_brick(cost: CostModel, k: int) -> Shape:
@@ -80,16 +82,25 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
     if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN_LAYER:
         slabs = device.cores
-    rows = 1
+    rows, segment = 1, _segment(cost, k)
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
     for axis in axes:
         extent = brick[axis]
         parts = slabs if axis == axes[-1] else min(slabs, -(-extent // ROW_TILE))  # thin planes would be all halo
-        brick[axis] = _edge(extent, parts, device.cores)
+        whole = axis == len(brick) - 1 and extent >= EVEN_SEGMENTS * parts * segment
+        brick[axis] = _edge(extent, parts, device.cores, segment if whole else 1)
         slabs, rows = _left(slabs, extent, brick[axis]), rows * extent
     if unit and rows < want and brick[1] == channels:
         brick[1] = _edge(channels, -(-want // rows), device.cores, unit)
     return tuple(brick)
+
+
+def _segment(cost: CostModel, k: int) -> int:
+    """What lengths of segments that reductions take of node `k`'s output have as a multiple, 1 where none does: pieces
+    of whole segments can reduce them."""
+    graph = cost.graph
+    readers = (graph.nodes[reader].op for reader in graph.consumers.get(graph.nodes[k].output, ()))
+    return math.lcm(*(op.length for op in readers if isinstance(op, Segmented)))
 
 
 def _sweeps_chunks(cost: CostModel, k: int, op: Conv) -> bool:

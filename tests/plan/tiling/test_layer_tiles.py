@@ -9,6 +9,7 @@ import pytest
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.tiling.layer_tiles import layer_brick
@@ -90,3 +91,15 @@ def test_rows_of_a_product_are_cut_for_cores_where_the_other_factor_exceeds_thei
     graph = s.graph()
     brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "plain"), SERVER), 0)
     assert brick == (96 // pieces, 96)
+
+
+@pytest.mark.parametrize("cores", [2, 8, 32])
+def test_signals_are_cut_in_whole_segments_of_what_reduces_them(cores):
+    """Tasks of the convolution take the partial sums too, also where even pieces would end inside a segment."""
+    s = Sketch()
+    y = s.conv(s.input(1, 32, 131072), 32)
+    s.add(PartialReduce("sum", 64), y)
+    graph = s.graph()
+    device = dataclasses.replace(SERVER, cores=cores)
+    brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), device), 0)
+    assert brick[:2] == (1, 32) and brick[2] % 64 == 0 and cores <= -(-131072 // brick[2])
