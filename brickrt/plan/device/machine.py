@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickrt.ops.cpu.isa import DOUBLE_PUMPED
+from brickrt.ops.cpu.isa import DOUBLE_PUMPED, Isa
 from brickrt.plan.device.cgroup import cpu_limit, read_text
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -106,6 +106,15 @@ def double_pumped(isa: str) -> bool:
     from llvmlite import binding
 
     return binding.get_host_cpu_name() in DOUBLE_PUMPED
+
+
+def paces_weights(isa: str) -> bool:
+    """Whether kernels for the host, in vectors of an instruction set, ask for weights at an even pace."""
+    if isa != "avx512":
+        return False
+    from llvmlite import binding
+
+    return Isa(16, 32, binding.get_host_cpu_name()).paces_weights
 
 
 def multiplies_bytes(isa: str) -> bool:
