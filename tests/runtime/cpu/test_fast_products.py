@@ -27,7 +27,7 @@ def slow_arithmetic(monkeypatch):
 
 def plan_for(monkeypatch, pairs):
     """Plans are for a slow device that pairs elements of K, or does not."""
-    slow = {"peak_gflops_per_core": 20.0, "pairs": pairs}
+    slow = {"peak_gflops_per_core": 20.0, "pairs": pairs, "paces_weights": False}
     monkeypatch.setattr(engines, "host_device", lambda isa=None: replace(host_device(isa), **slow))
 
 
