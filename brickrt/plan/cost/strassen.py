@@ -24,6 +24,7 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
+    PACED_MARGIN,
     PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
@@ -100,9 +101,11 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     names = [PAIRED] if PAIRED in names else names
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
-    margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
     if best is None:
         return None
+    margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
+    if device.paces_weights and best != PAIRED:
+        margin = PACED_MARGIN
     direct = product_us(graph, node, device, None, constants)
     return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
 

@@ -20,6 +20,7 @@ SERVER = DeviceSpec(
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64,
 )  # fmt: skip
 DOUBLE_PUMPED = dataclasses.replace(SERVER, double_pumped=True)
+PACED = dataclasses.replace(SERVER, paces_weights=True)
 
 
 def pointwise(channels: int, outputs: int, edge: int) -> Graph:
@@ -103,3 +104,20 @@ def test_signals_are_cut_in_whole_segments_of_what_reduces_them(cores):
     device = dataclasses.replace(SERVER, cores=cores)
     brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), device), 0)
     assert brick[:2] == (1, 32) and brick[2] % 64 == 0 and cores <= -(-131072 // brick[2])
+
+
+def test_weights_are_read_once_where_they_are_asked_for_at_an_even_pace():
+    """Channels are cut, and rows of pixels stay whole, even where half of L2 does not hold the image."""
+    for channels, outputs in ((2048, 512), (4096, 1024)):
+        graph = pointwise(channels, outputs, 7)
+        _, edge, *image = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), PACED), 0)
+        assert edge < outputs and outputs % edge == 0 and image == [7, 7]
+
+
+@pytest.mark.parametrize(("depth", "device", "whole"), [(768, PACED, True), (3072, PACED, False), (768, SERVER, False)])
+def test_rows_that_share_weights_stay_whole_where_half_of_l2_holds_them(depth, device, whole):
+    s = Sketch()
+    s.add(MatMul(), s.input(128, depth), s.constant(depth, 384))
+    graph = s.graph()
+    brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "plain"), device), 0)
+    assert (brick[0] == 128) == whole and brick[1] < 384

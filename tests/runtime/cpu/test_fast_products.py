@@ -15,7 +15,7 @@ from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.described import plan_for
 
 TOKENS, WIDTH = 301, 256
-SLOW = {"peak_gflops_per_core": 20.0, "tiles": False}
+SLOW = {"peak_gflops_per_core": 20.0, "tiles": False, "paces_weights": False}
 
 
 @pytest.fixture(autouse=True)
