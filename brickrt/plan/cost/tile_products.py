@@ -95,8 +95,8 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
 
 def tile_steps(graph: Graph, node: Node) -> float:
     """About how many steps of groups of tiles a node takes: units of K of 32 pixels by 32 channels."""
-    x, w = graph.ins(node)[:2]
-    multiplied = x.shape[-1] if isinstance(node.op, MatMul) else math.prod(w.shape[1:])
+    (x, w), matrix = graph.ins(node)[:2], isinstance(node.op, MatMul)
+    multiplied = x.shape[-1] if matrix else math.prod(w.shape) // graph.out(node).shape[1]
     unit = FACTORS_OF[x.dtype, w.dtype].unit
     return graph.out(node).size * multiplied / (GROUP * unit)
 

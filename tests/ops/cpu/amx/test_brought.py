@@ -128,7 +128,7 @@ def test_half_weights_stay_as_small():
     ins = dense(TensorType((1, 64, 9, 9), F32), 16), dense(TensorType(shape, F16))
     op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1))
     out = dense(TensorType((1, 96, 9, 9), F32), 16)
-    kernel = AmxMaker()(op, ins, out, DESCRIBED, (False, True), (0,))
+    kernel = AmxMaker()(op, ins, out, DESCRIBED, (False, True), (0, 0))
     assert kernel.pack(1, np.ones(shape, F16)).nbytes == np.ones(shape, F16).nbytes
 
 
@@ -225,7 +225,7 @@ def _kernel(tokens, kind="float32"):
     dtype = np.dtype(kind)
     ins = dense(TensorType((12, tokens, 64), dtype)), dense(TensorType((12, 64, tokens), dtype))
     out = dense(TensorType((12, tokens, tokens), dtype))
-    return AmxMaker()(MatMul(), ins, out, DESCRIBED, (False, False), (int(tokens % 16 > 0),))
+    return AmxMaker()(MatMul(), ins, out, DESCRIBED, (False, False), (int(tokens % 16 > 0), 0))
 
 
 def test_code_is_compiled_anywhere():
