@@ -39,8 +39,9 @@ BROUGHT_CYCLES = {FLOAT32: 8, FLOAT16: 2}
 """Of a line of a second factor that is brought into tiles while a kernel runs, by its type; of others OTHER_CYCLES."""
 OTHER_CYCLES = 4
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
-COMPUTED_MARGIN = 0.7
-"""Share of the time of vector registers that a product of two computed matrices is modelled to take at most."""
+COMPUTED_SHARE = {FLOAT32: 0.5}
+"""Share of the time of vector registers that a product of two computed matrices is modelled to take at most, by type:
+measured, float32 takes 0.75 to 1.5 of it, and in networks as long."""
 LEAST = 16  # rows, and elements of K, of products of two computed matrices
 GROUP = 32 * 32  # outputs whose sums are in registers at a time
 MOST_DIMS, DEEP = 5, 3
