@@ -167,6 +167,13 @@ class TileWork:
         brought = chunks * blocks * self.taps * self.units * ROWS * self.kind.weight_parts * self.brought
         return (products + copied + brought + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
 
+    def slower(self, out: Shape, rows: np.ndarray) -> np.ndarray:
+        """How many times longer a matrix product takes in pieces of so many rows: each brings a computed second factor
+        into tiles anew, and may leave tiles half empty."""
+        whole, most = self.box_us(out) / out[-2], out[-2]
+        pieces = [min(max(1, int(n)), most) for n in rows]
+        return np.array([self.box_us((*out[:-2], n, out[-1])) / n / whole for n in pieces])
+
     @property
     def _chunk_pixels(self) -> int:
         """Pixels for which a second factor is brought into tiles once, about."""

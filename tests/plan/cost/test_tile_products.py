@@ -13,7 +13,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, possible_algorithms
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
-from brickrt.plan.cost.tile_products import TILES, tiles_us
+from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
 from brickrt.plan.tiling.tile_bricks import tile_brick
 from tests.plan.tiling.test_layer_tiles import SERVER
 from tests.support.graphs.plan_graphs import Sketch
@@ -86,6 +86,15 @@ def test_time_grows_with_the_matrices_that_are_brought_into_tiles():
     times = [tiles_us(graph, graph.nodes[0], DEVICE, 0) for graph in (one, two, shared)]
     assert times[1] == pytest.approx(2 * times[0])
     assert times[2] < times[0]
+
+
+def test_short_pieces_of_attention_bring_keys_into_tiles_again():
+    kinds = (BFLOAT16, BFLOAT16)
+    graph, _ = network(MatMul(), (12, 512, 64), (12, 64, 512), kinds, computed=True)
+    slower = TileWork.of(graph, graph.nodes[0], DEVICE).slower((12, 512, 512), np.array([8, 16, 64, 512, 1000]))
+    assert slower[-1] == slower[-2] == 1
+    assert (np.diff(slower[:4]) < 0).all()
+    assert slower[0] > 2 * slower[2]
 
 
 def test_weights_of_float16_stay_as_they_are():

@@ -18,7 +18,7 @@ from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.expr import apply, arg, const
-from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu import harness
@@ -120,6 +120,19 @@ def test_convolutions_of_half_weights(op, x, outputs):
             op, given, box, HOST_TILES, blocks=[16, 1], out_block=16, packed=[False, True], kernel_cls=AmxMaker()
         )  # fmt: skip
         np.testing.assert_allclose(got, want[box.slices()], rtol=0, atol=1e-6 * np.abs(want).max())
+
+
+@needs_tiles
+def test_transposed_convolutions_of_half_weights():
+    """The columns of all taps lie one behind the other."""
+    op = ConvTranspose((2, 2), (2, 2), (1, 1), (0, 0), (0, 0), (0, 0))
+    given = half_weights((1, 40, 5, 6), (40, 20, 2, 2))
+    want = evaluate_whole(op, [g.astype(np.float64) for g in given])
+    got = run_kernel(
+        op, given, Boxes.whole(want.shape), HOST_TILES, blocks=[16, 1], out_block=16, packed=[False, True],
+        kernel_cls=AmxMaker(),
+    )  # fmt: skip
+    np.testing.assert_allclose(got, want, rtol=0, atol=1e-6 * np.abs(want).max())
 
 
 def test_half_weights_stay_as_small():
