@@ -10,10 +10,10 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.body import AmxBody
-from brickrt.ops.cpu.amx.brought import BroughtKernel
-from brickrt.ops.cpu.amx.joined import JoinedKernel
 from brickrt.ops.cpu.amx.scheme import AmxScheme
 from brickrt.ops.cpu.amx.sizes import joins_taps
+from brickrt.ops.cpu.amx.variants.brought import BroughtKernel
+from brickrt.ops.cpu.amx.variants.joined import JoinedKernel
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import PrefetchedOperand

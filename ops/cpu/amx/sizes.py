@@ -49,7 +49,7 @@ WORD = 4  # bytes whose products an instruction adds at once
 
 
 def joins_taps(dtype: np.dtype, channels: int, kernel: Sequence[int], dilations: Sequence[int]) -> bool:
-    """Whether a convolution of few channels sums all taps of a row of its window together (`joined.py`)."""
+    """Whether a convolution of few channels sums all taps of a row of its window together (`variants/joined.py`)."""
     return dtype == FACTORS[0] and channels <= WORD and kernel[-1] > 1 and dilations[-1] == 1
 
 

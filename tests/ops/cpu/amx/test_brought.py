@@ -12,8 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.amx import brought, scheme
+from brickrt.ops.cpu.amx import scheme
 from brickrt.ops.cpu.amx.kernel import AmxMaker
+from brickrt.ops.cpu.amx.variants import brought
 from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
