@@ -80,8 +80,8 @@ class Gather:
         self.clear(start, last, end)
 
     def inside(self, line: Sequence[Index], x: Index, count: Index, step: int) -> tuple[ir.Value, ir.Value]:
-        """Of `count` pixels of a line, from `x` on and `step` apart, the first that is on the input, and the first
-        behind these; none are where the line is not."""
+        """The first pixel that is on the input, of `count` pixels of a line from `x` on and `step` apart, and the
+        first behind these; none are where the line is not."""
         f, extents = self.f, self.k.view.extents
         there = f.b.and_(*(f.b.icmp_unsigned("<", f.value(at), f.value(n)) for at, n in zip(line, extents)))
         first = f.minimum(f.maximum(0, self.over(f.sub(0, x), step)), count)

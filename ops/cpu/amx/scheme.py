@@ -38,7 +38,7 @@ from brickrt.ops.cpu.amx.sizes import (
     Factors,
 )
 from brickrt.ops.cpu.amx.spread import SpreadView, cuts_windows
-from brickrt.ops.cpu.amx.views import DIMS, ConvView, ImageView, MatMulView
+from brickrt.ops.cpu.amx.views import DIMS, ConvImages, ImageView, MatMulLines
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
@@ -52,7 +52,7 @@ from brickrt.ops.types import Boxes
 
 TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
 PIXELS = TILES * ROWS
-IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulView, Conv: ConvView, ConvTranspose: SpreadView}
+IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulLines, Conv: ConvImages, ConvTranspose: SpreadView}
 KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
 NARROW = 32  # columns of a chunk, at least
 
@@ -177,7 +177,7 @@ class AmxScheme(Kernel):
 
     @property
     def residues(self) -> list[list[int]]:
-        """Of each dimension but the first, the residues of pixels that taps read."""
+        """The residues of pixels that taps read, of each dimension but the first."""
         window = zip(self.view.kernel[1:], self.view.strides[1:], self.view.dilations[1:], strict=True)
         return [sorted({tap * step % stride for tap in range(taps)}) for taps, stride, step in window]
 

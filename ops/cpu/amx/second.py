@@ -53,6 +53,7 @@ class ComputedMatrix(SecondFactor):
 
     @property
     def whole_units(self) -> Index:
+        """Units that end before K does."""
         return self.k.view.depth // self.k.factors.unit
 
     def matrix(self, batch: Sequence[Index]) -> ir.Value:
@@ -69,12 +70,14 @@ class ComputedMatrix(SecondFactor):
         return f.b.and_(f.tail_mask(f.sub(hi, channel), LANES), f.b.not_(before))
 
     def begin(self, batch: Sequence[Index], block: Index, blocks: int) -> None:
+        """Columns are those of the box."""
         f = self.f
         channels = [f.mul(f.add(block, j), LANES) for j in range(blocks)]
         self.base = f.address(self.matrix(batch), channels[0], self.k.ins[1].dtype)
         self.masks = [self.mask(channel) for channel in channels]
 
     def words(self, tap: Index, unit: Index, row: Index, block: int, whole: bool) -> list[ir.Value]:
+        """Rows of the matrix are joined."""
         f, factors, dtype = self.f, self.k.factors, self.k.ins[1].dtype
         raw = HALF_WORD if dtype == BFLOAT16 else dtype
         each = 4 // factors.bytes
@@ -107,6 +110,7 @@ class ComputedMatrix(SecondFactor):
         return f.b.or_(low, f.b.and_(f.b.bitcast(second, bits), fill(bits, UPPER)))
 
     def elements(self, batch: Sequence[Index], channel: Index, tap: Index, c: Index) -> ir.Value:
+        """A row of the matrix."""
         f, b = self.f, self.k.ins[1]
         offset = f.add(f.mul(c, b.strides[-2]), channel)
         return f.load(self.matrix(batch), offset, b.dtype, LANES, self.mask(channel))
@@ -117,9 +121,11 @@ class HalfWeights(SecondFactor):
 
     @property
     def whole_units(self) -> Index:
+        """All units: zeros are stored beyond K."""
         return self.k.units
 
     def begin(self, batch: Sequence[Index], block: Index, blocks: int) -> None:
+        """Tiles of columns lie one behind the other."""
         self.base, self.blocks = self.f.address(self.pointer, self.f.mul(block, self.block_bytes), BYTE), blocks
 
     @property
@@ -128,6 +134,7 @@ class HalfWeights(SecondFactor):
         return self.k.taps * self.k.units * TILE_BYTES
 
     def words(self, tap: Index, unit: Index, row: Index, block: int, whole: bool) -> list[ir.Value]:
+        """Both halves of a row of words, split."""
         f, k = self.f, self.k
         number = f.add(f.mul(tap, k.units), unit)
         at = f.add(f.mul(f.add(f.mul(number, self.blocks), block), TILE_BYTES), f.mul(row, ROW_BYTES))
@@ -136,6 +143,7 @@ class HalfWeights(SecondFactor):
         return [upper_halves(f, *pair) for pair in zip(*halves, strict=True)]
 
     def elements(self, batch: Sequence[Index], channel: Index, tap: Index, c: Index) -> ir.Value:
+        """Halves of a row of words."""
         f, k = self.f, self.k
         block, unit = f.div(channel, LANES), k.factors.unit
         alone = f.b.icmp_signed(">=", f.value(block), f.value(k.blocks - k.blocks % BLOCKS))

@@ -12,7 +12,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.sizes import LANES
-from brickrt.ops.cpu.amx.views import DIMS, ConvView
+from brickrt.ops.cpu.amx.views import DIMS, ConvImages
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I1, Index
 from brickrt.ops.operators.conv import ConvTranspose
@@ -28,7 +28,7 @@ def cuts_windows(op: Op, boxes: Boxes, extents: Sequence[int]) -> bool:
     return bool(np.any(boxes.lo[:, 2:] % steps) or np.any(ends))
 
 
-class SpreadView(ConvView):
+class SpreadView(ConvImages):
     """Pixels of the input, and as many channels of the output as it has, for each tap: whole vectors."""
 
     op: ConvTranspose
@@ -40,22 +40,27 @@ class SpreadView(ConvView):
 
     @property
     def columns(self) -> int:
+        """Channels of all taps."""
         return math.prod(self.op.kernel) * self.channels_each
 
     @property
     def kernel(self) -> Sequence[int]:
+        """A pixel of the input."""
         return (1,) * DIMS
 
     @property
     def strides(self) -> Sequence[int]:
+        """Each pixel of the input."""
         return (1,) * DIMS
 
     @property
     def dilations(self) -> Sequence[int]:
+        """There is one tap."""
         return (1,) * DIMS
 
     @property
     def pads(self) -> Sequence[int]:
+        """There is no padding."""
         return (0,) * DIMS
 
     @property
@@ -65,16 +70,20 @@ class SpreadView(ConvView):
 
     @property
     def adjacent(self) -> bool:
+        """Outputs of one tap lie a stride apart."""
         return False
 
     def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
+        """Pixels of the input that reach the box."""
         ranges = zip(super().pixels(f), self.steps_out, strict=True)
         return [(f.div(lo, step), f.div(f.add(hi, step - 1), step)) for (lo, hi), step in ranges]
 
     def channels(self, f: FunctionEmitter) -> tuple[Index, Index]:
+        """All columns: what does not belong to the box is not stored."""
         return 0, self.columns
 
     def within(self, f: FunctionEmitter, channel: Index) -> Index:
+        """Whether the box has channels of the vector."""
         lo, hi = f.box(1)
         channel = f.rem(channel, self.channels_each)
         return f.b.and_(
@@ -82,6 +91,7 @@ class SpreadView(ConvView):
         )
 
     def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+        """The output that a tap gives a pixel of the input."""
         tap, places = f.div(channel, self.channels_each), list[Index]()
         for at, step in reversed([*zip(pixel, self.steps_out, strict=True)]):
             places.insert(0, f.add(f.mul(at, step), f.rem(tap, step)))

@@ -113,7 +113,7 @@ class ImageView(ABC):
         return I1(1)
 
 
-class ConvView(ImageView):
+class ConvImages(ImageView):
     """A convolution of blocked images."""
 
     op: Conv | ConvTranspose
@@ -123,93 +123,117 @@ class ConvView(ImageView):
 
     @property
     def depth(self) -> int:
+        """Channels of the input."""
         return self.x.shape[1]
 
     @property
     def columns(self) -> int:
+        """Channels of the output."""
         return self.out.shape[1]
 
     @property
     def kernel(self) -> Sequence[int]:
+        """The operator's."""
         return self._three(self.op.kernel, 1)
 
     @property
     def strides(self) -> Sequence[int]:
+        """The operator's."""
         return self._three(self.op.strides, 1)
 
     @property
     def dilations(self) -> Sequence[int]:
+        """The operator's."""
         return self._three(self.op.dilations, 1)
 
     @property
     def pads(self) -> Sequence[int]:
+        """The operator's, before the first pixel."""
         return self._three(self.op.pads, 0)
 
     @property
     def extents(self) -> Sequence[Index]:
+        """Spatial extents of the input."""
         return self._three(self.x.shape[2:], 1)
 
     @property
     def steps(self) -> Sequence[Index]:
+        """Spatial strides of the input."""
         return self._three(self.x.strides[2:], 0)
 
     def batches(self, f: FunctionEmitter) -> list[tuple[ir.Value, ir.Value]]:
+        """Images."""
         return [f.box(0)]
 
     def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
+        """Spatial ranges of the box."""
         found = [f.box(d) for d in range(2, self.out.type.rank)]
         return [(0, 1)] * (DIMS - len(found)) + found
 
     def channels(self, f: FunctionEmitter) -> tuple[Index, Index]:
+        """Channels of the box."""
         return f.box(1)
 
     def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
+        """An image of the input."""
         return f.mul(batch[0], self.x.strides[0])
 
     def channel(self, f: FunctionEmitter, first: Index) -> Index:
+        """Blocks of channels lie apart."""
         return f.mul(f.div(first, self.x.block), self.x.strides[1])
 
     def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+        """An image, a channel, and as many spatial dimensions as there are."""
         return [batch[0], channel, *pixel[DIMS - (self.out.type.rank - 2) :]]
 
 
-class MatMulView(ImageView):
+class MatMulLines(ImageView):
     """[batch…, M, K] × [K, N]."""
 
     op: MatMul
 
     @property
     def depth(self) -> int:
+        """K of the product."""
         return self.x.shape[-1]
 
     @property
     def columns(self) -> int:
+        """Columns of the product."""
         return self.out.shape[-1]
 
     @property
     def extents(self) -> Sequence[Index]:
+        """Rows are pixels of a line."""
         return (1, 1, self.x.shape[-2])
 
     @property
     def steps(self) -> Sequence[Index]:
+        """From row to row."""
         return (0, 0, self.x.strides[-2])
 
     def batches(self, f: FunctionEmitter) -> list[tuple[ir.Value, ir.Value]]:
+        """All dimensions but the last two."""
         return [f.box(d) for d in range(self.out.type.rank - 2)]
 
     def pixels(self, f: FunctionEmitter) -> list[tuple[Index, Index]]:
+        """Rows of the box."""
         return [(0, 1), (0, 1), f.box(self.out.type.rank - 2)]
 
     def channels(self, f: FunctionEmitter) -> tuple[Index, Index]:
+        """Columns of the box."""
         return f.box(self.out.type.rank - 1)
 
     def source(self, f: FunctionEmitter, batch: Sequence[Index]) -> Index:
+        """The first factor may broadcast along batch dimensions."""
         pairs = zip(self.x.shape[:-2], self.x.strides[:-2], strict=True)
         strides = [0 if extent == 1 else stride for extent, stride in pairs]
         return f.dot(batch, [0] * (len(batch) - len(strides)) + strides)
 
     def channel(self, f: FunctionEmitter, first: Index) -> Index:
+        """Elements of K are adjacent."""
         return first
 
     def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
+        """A row and a column of a matrix."""
         return [*batch, pixel[-1], channel]

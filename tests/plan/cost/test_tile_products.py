@@ -72,7 +72,7 @@ def test_computed_matrices_with_enough_rows_and_depth(kind, rows, depth, may):
 
 
 def test_attention_of_bfloat16_is_computed_in_tiles():
-    """Of float32, vectors are about as fast."""
+    """Vectors are about as fast in float32."""
     for kind, chosen in ((BFLOAT16, {0: TILES}), ("float32", {})):
         graph, layouts = network(MatMul(), (12, 128, 128), (12, 128, 64), (kind, kind), computed=True)
         assert choose_algorithms(graph, layouts, DEVICE, True) == chosen

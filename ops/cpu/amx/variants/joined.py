@@ -19,7 +19,7 @@ from brickrt.ops.cpu.amx.body import AmxBody
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
 from brickrt.ops.cpu.amx.scheme import AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, WORD
-from brickrt.ops.cpu.amx.views import ConvView
+from brickrt.ops.cpu.amx.views import ConvImages
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, Index, vector
 from brickrt.ops.operators.conv import Conv
@@ -28,7 +28,7 @@ WORDS = np.dtype(np.int32)
 PER_VECTOR = LANES // WORD  # pixels of a vector of blocked bytes
 
 
-class JoinedView(ConvView):
+class JoinedView(ConvImages):
     """Windows of one column, whose channels are the words of all taps of a row."""
 
     @property
@@ -38,10 +38,12 @@ class JoinedView(ConvView):
 
     @property
     def depth(self) -> int:
+        """Words of all taps of a row, in channels."""
         return self.taps * WORD
 
     @property
     def kernel(self) -> Sequence[int]:
+        """Rows of the window."""
         return [*super().kernel[:-1], 1]
 
 

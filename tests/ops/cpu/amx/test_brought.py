@@ -81,7 +81,7 @@ def compare(given, boxes=None, op=None, packed=None, scratch=False):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", CASES)
 def test_products_of_computed_matrices(name, kind, scratch):
-    """Of scratch only the columns of the box are there."""
+    """Scratch has the columns of the box alone."""
     compare(drawn(kind, *CASES[name]), scratch=scratch)
 
 

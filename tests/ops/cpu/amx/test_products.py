@@ -254,7 +254,7 @@ def test_a_weight_that_parts_do_not_hold(value):
 @needs_tiles
 @pytest.mark.parametrize("scale", [2.0**-40, 2.0**-55, 2.0**-60])
 def test_small_numbers_are_as_exact_as_others(scale):
-    """Of products of 2**-110 and 2**-120 some parts are below all numbers that tiles sum."""
+    """Some parts of products of 2**-110 and 2**-120 are below all numbers that tiles sum."""
     x, w = (each * np.float32(scale) for each in drawn("float32", (30, 40), (40, 20)))
     want = x.astype(np.float64) @ w.astype(np.float64)
     box = Boxes.whole(want.shape)
