@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, WORD, Factors, is_spread, joins_taps
+from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, SPLIT, WORD, Factors, is_spread, joins_taps
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
@@ -22,6 +22,8 @@ TILES = "tiles"
 FLOAT32 = np.dtype(np.float32)
 LEAST_CYCLES = 16  # of two tiles' product
 TILE_CYCLES = LEAST_CYCLES * 1.3  # of two tiles' product, with what is not hidden of loading them
+TRANSFORMED_SHARE = 1.5
+"""Times as long as products take else, of Winograd's algorithm: transformed weights and tiles pass through L2."""
 LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
 VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
@@ -67,6 +69,15 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
     work = TileWork.of(graph, node, device)
     weights = graph.ins(node)[1].nbytes * tile_weight_growth(graph.ins(node)[1].dtype)
     return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
+
+
+def transformed_tiles_us(register_tiles: float, channels: int, blocks: int, device: DeviceSpec) -> float:
+    """Microseconds of the products of one of Winograd's algorithms, of so many register tiles of sixteen tiles in all
+    transformed planes, by so many blocks of output channels."""
+    units = -(-channels // SPLIT.unit)
+    products = register_tiles * units * blocks * len(SPLIT.order) * TILE_CYCLES
+    split = register_tiles * ROWS * units * SPLIT.parts * LINE_CYCLES
+    return (TRANSFORMED_SHARE * products + split) / _clock_mhz(device)
 
 
 def tile_steps(graph: Graph, node: Node) -> float:
