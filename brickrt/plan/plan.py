@@ -148,7 +148,9 @@ def other_subgraphs(
     graph, layouts, device, options = plan.graph, plan.layouts, device or plan.device, options or plan.options
     if algorithms is None:
         algorithms = choose_algorithms(graph, layouts, device, options.exact)
-    chosen = choose_subgraphs(CostModel(graph, layouts, device, algorithms, options.precision), options)
+    cost = CostModel(graph, layouts, device, algorithms, options.precision)
+    chosen = choose_subgraphs(cost, options)
+    cost.counted.clear()  # what was timed knows the model, which would hold the graph's weights until it is collected
     return tuple(_naming(graph, attach_partial_reductions(graph, chosen, device.kind), algorithms))
 
 

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+UNPACED = ("znver", "skylake-avx512")
+"""How names of processors begin that have AVX-512 and do not pace weights: AMD's, on which it is not measured, and the
+one that portable code is for. Of Intel's any may be meant: virtual machines tell names of others."""
 DOUBLE_PUMPED = frozenset({"znver4"})  # processors, as LLVM names them, that split operations on 512 bits in two
 
 TILES = "+amx-tile", "+amx-int8", "+amx-bf16"  # features of AMX, as LLVM names them
@@ -43,6 +46,12 @@ class Isa:
     def multiplies_words(self) -> bool:
         """Whether an instruction adds the products of two 16-bit integers each, exactly (AVX2, AVX-512)."""
         return self.lanes in (8, 16)
+
+    @property
+    def paces_weights(self) -> bool:
+        """Whether tiles of pixels share chunks of weights in L1 and ask for later ones at an even pace: two
+        multiply-adds a cycle outrun memory, and every prefetch takes one of two loads a cycle."""
+        return self.lanes == 16 and bool(self.cpu) and not self.cpu.startswith(UNPACED)
 
     @property
     def double_pumped(self) -> bool:

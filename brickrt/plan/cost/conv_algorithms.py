@@ -53,7 +53,14 @@ from brickrt.plan.cost.strassen import (
     product_us,
     stored_growth,
 )
-from brickrt.plan.cost.tile_products import TILES, may_use_tiles, tile_weight_growth, tiles_us, transformed_tiles_us
+from brickrt.plan.cost.tile_products import (
+    COMPUTED_SHARE,
+    TILES,
+    may_use_tiles,
+    tile_weight_growth,
+    tiles_us,
+    transformed_tiles_us,
+)
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
@@ -90,7 +97,8 @@ def _algorithm(
     if not may_use_tiles(graph, node, device, _is_blocked(layouts, node)):
         return vectors
     other = layer_us(graph, node, device, vectors, constants)
-    return TILES if tiles_us(graph, node, device, constants) <= other else vectors
+    share = 1.0 if node.inputs[1] in graph.constants else COMPUTED_SHARE.get(graph.ins(node)[0].dtype, 1.0)
+    return TILES if tiles_us(graph, node, device, constants) <= share * other else vectors
 
 
 def _by_vectors(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int) -> str | None:

@@ -24,7 +24,7 @@ from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
 from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
 from brickrt.plan.cost.roofline import overlapped_us
-from brickrt.plan.cost.tile_products import TILES, tiles_us
+from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
 from brickrt.plan.cost.tile_times import TileTimes
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
@@ -246,8 +246,10 @@ class CostModel:
 
     def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray | float:
         """How many times slower node `k` is because so many rows of the output do not fill a Winograd kernel's tiles,
-        or because it is computed directly in bricks (`keeps_algorithm`)."""
+        because it is computed directly in bricks (`keeps_algorithm`), or because each brings a factor into tiles."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
+        if name == TILES and self.streams_both(k):
+            return self._brought_again(k, trials)
         if name is None or not isinstance(node.op, Conv):
             return 1.0
         if not keeps_algorithm(node, name):
@@ -256,6 +258,13 @@ class CostModel:
         rows = np.maximum(1, root_rows * own / root)
         tile = tile_outputs(self.graph.nodes[k].op, self.algorithms[k], 2)
         return np.ceil(rows / tile) * tile / rows
+
+    def _brought_again(self, k: int, trials: BrickTrials) -> np.ndarray:
+        """How many times slower tiles compute a product of two computed matrices in the bands of bricks."""
+        node, out = self.graph.nodes[k], self.graph.out(self.graph.nodes[k]).shape
+        root = self.graph.out(self.graph.nodes[trials.nodes[-1]]).size
+        bands = trials.bands * [root / math.prod(brick) for brick in trials.bricks]
+        return TileWork.of(self.graph, node, self.device).slower(out, trials.elements[node.output] / bands / out[-1])
 
     def _bricks_us(
         self,

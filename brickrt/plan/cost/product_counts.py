@@ -12,7 +12,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.cpu.amx.sizes import BYTES as TILE_BYTES
-from brickrt.ops.cpu.amx.sizes import PAIRS, SPLIT
+from brickrt.ops.cpu.amx.sizes import FACTORS_OF, PAIRS, SPLIT
 from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -45,7 +45,7 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
     if algorithm == PAIRED:
         return direct * LEFT
     if algorithm == TILES and ins[0].dtype == np.float32:
-        return direct / tile_ratio(SPLIT)
+        return direct / tile_ratio(FACTORS_OF[ins[0].dtype, ins[1].dtype])
     return direct * (7 / 8) ** LEVELS.get(algorithm or "", 0)
 
 

@@ -24,6 +24,7 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
+    PACED_MARGIN,
     PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
@@ -100,22 +101,25 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     names = [PAIRED] if PAIRED in names else names
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
-    margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
     if best is None:
         return None
+    margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
+    if device.paces_weights and best != PAIRED:
+        margin = PACED_MARGIN
     direct = product_us(graph, node, device, None, constants)
     return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
 
 
 def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None, constants: int) -> float:
-    """Modelled time of a product with constant weights, in a graph with so many bytes of constants."""
+    """Modelled time of a product, in a graph with so many bytes of constants."""
     if algorithm is not None:
         work = _Work.of(graph, node, device, algorithm, constants)
         brick = np.asarray([work.brick(device.tasks_per_core * device.cores)], np.int64)
         return float(work.busy_us(brick)[0]) * device.cores
     out, weights = graph.out(node), graph.ins(node)[1]
     columns = out.shape[column_dim(node)]
-    depth = weights.size // columns
+    depth = weights.shape[-2] if isinstance(node.op, MatMul) else weights.size // columns
+    constants = constants if node.inputs[1] in graph.constants else 0
     vectors = out.size // columns * depth * -(-columns // device.lanes)
     at_a_time = products_at_a_time(graph.ins(node)[0].dtype, device)
     arithmetic = compute_us(vectors / at_a_time, device, STRASSEN_SHARE)

@@ -9,7 +9,19 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.amx.sizes import FACTORS_OF, LANES, ROWS, SPLIT, WORD, Factors, is_spread, joins_taps
+from brickrt.ops.cpu.amx.sizes import (
+    AREA_BYTES,
+    FACTORS_OF,
+    LANES,
+    PLANE_PIXELS,
+    ROW_BYTES,
+    ROWS,
+    SPLIT,
+    WORD,
+    Factors,
+    is_spread,
+    joins_taps,
+)
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
@@ -19,14 +31,21 @@ from brickrt.plan.device.device_spec import DeviceSpec
 
 TILES = "tiles"
 """The name of the algorithm."""
-FLOAT32 = np.dtype(np.float32)
+FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 LEAST_CYCLES = 16  # of two tiles' product
 TILE_CYCLES = LEAST_CYCLES * 1.3  # of two tiles' product, with what is not hidden of loading them
 TRANSFORMED_SHARE = 1.5
 """Times as long as products take else, of Winograd's algorithm: transformed weights and tiles pass through L2."""
 LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
 VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
+BROUGHT_CYCLES = {FLOAT32: 8, FLOAT16: 2}
+"""Of a line of a second factor that is brought into tiles while a kernel runs, by its type; of others OTHER_CYCLES."""
+OTHER_CYCLES = 4
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
+COMPUTED_SHARE = {FLOAT32: 0.5}
+"""Share of the time of vector registers that a product of two computed matrices is modelled to take at most, by type:
+measured, float32 takes 0.75 to 1.5 of it, and in networks as long."""
+LEAST = 16  # rows, and elements of K, of products of two computed matrices
 GROUP = 32 * 32  # outputs whose sums are in registers at a time
 MOST_DIMS, DEEP = 5, 3
 TILE_BLOCKS = 2  # vectors of output channels of a tile
@@ -53,21 +72,28 @@ def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -
         or (ins[0].dtype, ins[1].dtype) not in FACTORS_OF
     ):
         return False
-    if not all(name in graph.constants for name in node.inputs[1 : 2 + op.bias]) or not out.size:
+    constant = node.inputs[1] in graph.constants
+    if not all(name in graph.constants for name in node.inputs[2 : 2 + op.bias]) or not out.size:
         return False
     sums = SUMS if ins[0].dtype == np.uint8 else FLOAT32
     if op.bias and ins[2].dtype not in (sums, ins[0].dtype):
         return False
     if isinstance(op, Conv | ConvTranspose):
         spread = isinstance(op, Conv) or is_spread(op)
-        return blocked and spread and op.groups == op.gate_parts == 1 and out.rank <= MOST_DIMS
+        return constant and blocked and spread and op.groups == op.gate_parts == 1 and out.rank <= MOST_DIMS
+    if not constant:
+        return op.factors == 2 and min(out.shape[-2], ins[0].shape[-1]) >= LEAST
     return op.factors == 2 and ins[1].rank == 2 and out.shape[-2] >= LEAST_ROWS
 
 
 def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> float:
     """Modelled microseconds of one core without the epilogue, in a graph with so many bytes of constants."""
     work = TileWork.of(graph, node, device)
-    weights = graph.ins(node)[1].nbytes * tile_weight_growth(graph.ins(node)[1].dtype)
+    weights: float = graph.ins(node)[1].nbytes
+    if node.inputs[1] in graph.constants:
+        weights *= tile_weight_growth(graph.ins(node)[1].dtype)
+    else:
+        constants = 0
     return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
 
 
@@ -82,26 +108,31 @@ def transformed_tiles_us(register_tiles: float, channels: int, blocks: int, devi
 
 def tile_steps(graph: Graph, node: Node) -> float:
     """About how many steps of groups of tiles a node takes: units of K of 32 pixels by 32 channels."""
-    multiplied = math.prod(graph.ins(node)[1].shape) // graph.out(node).shape[column_dim(node.op)]
-    unit = FACTORS_OF[graph.ins(node)[0].dtype, graph.ins(node)[1].dtype].unit
+    (x, w), matrix = graph.ins(node)[:2], isinstance(node.op, MatMul)
+    multiplied = x.shape[-1] if matrix else math.prod(w.shape) // graph.out(node).shape[1]
+    unit = FACTORS_OF[x.dtype, w.dtype].unit
     return graph.out(node).size * multiplied / (GROUP * unit)
 
 
 @dataclass(frozen=True)
 class TileWork:
-    """A product as tile registers compute it: `depth` channels of the input, or the columns of a matrix."""
+    """A product as tile registers compute it: `depth` channels of the input, or the columns of a matrix. A line of its
+    second factor takes `brought` cycles where that is brought into tiles."""
 
     op: Conv | ConvTranspose | MatMul
     depth: int
     kind: Factors
     device: DeviceSpec
+    brought: float = 0
 
     @staticmethod
     def of(graph: Graph, node: Node, device: DeviceSpec) -> TileWork:
         """That of a node for which `may_use_tiles` holds."""
         op, (x, w, *_) = node.op, graph.ins(node)
         assert isinstance(op, Conv | ConvTranspose | MatMul)
-        return TileWork(op, x.shape[column_dim(op)], FACTORS_OF[x.dtype, w.dtype], device)
+        brought = w.dtype == FLOAT16 or node.inputs[1] not in graph.constants
+        cycles = BROUGHT_CYCLES.get(w.dtype, OTHER_CYCLES) if brought else 0
+        return TileWork(op, x.shape[column_dim(op)], FACTORS_OF[x.dtype, w.dtype], device, cycles)
 
     @property
     def taps(self) -> int:
@@ -125,7 +156,8 @@ class TileWork:
     def weight_bytes(self, columns: int) -> int:
         """Bytes of the weights of so many columns."""
         taps = self.repeats if isinstance(self.op, ConvTranspose) else self.taps
-        return taps * self.depth * columns * self.kind.parts * self.kind.bytes
+        parts = 1 if self.brought else self.kind.weight_parts
+        return taps * self.depth * columns * parts * self.kind.bytes
 
     @property
     def repeats(self) -> int:
@@ -143,7 +175,21 @@ class TileWork:
         slots = images * _whole_tiles(pixels * self._overhang(box) / images)
         products = slots // ROWS * blocks * self.taps * self.units * len(self.kind.order) * TILE_CYCLES
         copied = pixels / self.repeats * self._read_again(box) * self.units * self.kind.parts * LINE_CYCLES
-        return (products + copied + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
+        chunks = images * math.ceil(pixels / images / self._chunk_pixels)
+        brought = chunks * blocks * self.taps * self.units * ROWS * self.kind.weight_parts * self.brought
+        return (products + copied + brought + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
+
+    def slower(self, out: Shape, rows: np.ndarray) -> np.ndarray:
+        """How many times longer a matrix product takes in pieces of so many rows: each brings a computed second factor
+        into tiles anew, and may leave tiles half empty."""
+        whole, most = self.box_us(out) / out[-2], out[-2]
+        pieces = [min(max(1, int(n)), most) for n in rows]
+        return np.array([self.box_us((*out[:-2], n, out[-1])) / n / whole for n in pieces])
+
+    @property
+    def _chunk_pixels(self) -> int:
+        """Pixels for which a second factor is brought into tiles once, about."""
+        return max(PLANE_PIXELS, AREA_BYTES // (self.units * self.kind.parts * ROW_BYTES))
 
     def _overhang(self, box: Shape) -> float:
         """Pixels of tiles for each output: they go on over the halo between rows."""

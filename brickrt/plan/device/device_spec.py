@@ -27,6 +27,8 @@ class DeviceSpec:
     `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
     multiply-add a cycle, not two. Kernels come nearer to that lower peak.
 
+    `paces_weights` is set where tiles share chunks of weights in L1 (`Isa.paces_weights`).
+
     `pairs` is set where a core adds beside multiply-adds, so that products are faster with most elements of K paired
     (`ops/cpu/paired/`).
 
@@ -53,6 +55,7 @@ class DeviceSpec:
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
     double_pumped: bool = False
+    paces_weights: bool = False
     pairs: bool = False
     tiles: bool = False
     byte_products: int = 1
@@ -135,6 +138,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         bandwidth=typical_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
+        paces_weights=machine.paces_weights(isa),
         pairs=double_pumped,  # Zen 4, which is known for it; of others it is measured
         tiles=machine.multiplies_tiles(isa),
         byte_products=4 if machine.multiplies_bytes(isa) else 1,

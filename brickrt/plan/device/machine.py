@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickrt.ops.cpu.amx.permission import may_use_tiles
-from brickrt.ops.cpu.isa import DOUBLE_PUMPED, TILES
+from brickrt.ops.cpu.isa import DOUBLE_PUMPED, TILES, Isa
 from brickrt.plan.device.cgroup import cpu_limit, read_text
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -107,6 +107,15 @@ def double_pumped(isa: str) -> bool:
     from llvmlite import binding
 
     return binding.get_host_cpu_name() in DOUBLE_PUMPED
+
+
+def paces_weights(isa: str) -> bool:
+    """Whether kernels for the host, in vectors of an instruction set, ask for weights at an even pace."""
+    if isa != "avx512":
+        return False
+    from llvmlite import binding
+
+    return Isa(16, 32, binding.get_host_cpu_name()).paces_weights
 
 
 def multiplies_bytes(isa: str) -> bool:

@@ -38,7 +38,7 @@ def split_reductions(
             op, name = PartialReduce(node.op.combine, LENGTH), f"{node.output}:segments"
             types[name], found[name] = op.infer(graph.ins(node)), "blocked"
             nodes.append(Node(f"{node.name}:segments", op, node.inputs, name, node.origin))
-            if types[name].nbytes > device.l2:
+            if types[name].nbytes > device.l2 and types[name].rank > 3:  # a signal is one row
                 nodes.append(_row_totals(types[name].rank, node, name))
                 rows, found[nodes[-1].output] = nodes[-1].op.infer([types[name]]), "blocked"
                 name = nodes[-1].output

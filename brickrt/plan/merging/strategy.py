@@ -27,15 +27,7 @@ RECOMPUTE_LIMIT = 4.0  # a node joins forced padded bricks while they compute it
 
 
 def choose_subgraphs(cost: CostModel, options: PlanOptions) -> list[Subgraph]:
-    """The subgraphs in an order in which they can run. What was counted for them, which knows `cost`, is let go: else
-    the graph's constants would stay until Python looks for cycles."""
-    try:
-        return _chosen(cost, options)
-    finally:
-        cost.counted.clear()
-
-
-def _chosen(cost: CostModel, options: PlanOptions) -> list[Subgraph]:
+    """The subgraphs in an order in which they can run."""
     max_layers = options.max_layers or cost.device.max_layers
     if options.strategy == "layerwise" or options.rules == "unfused":
         reason = "layerwise as asked"

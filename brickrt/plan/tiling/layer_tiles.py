@@ -10,9 +10,11 @@ import math
 from collections.abc import Sequence
 
 from brickrt.ops.cpu.products.conv_geometry import chunk_channels, windows
+from brickrt.ops.cpu.products.rows.pace import MOST_PIXELS
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View
+from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Shape
@@ -28,6 +30,7 @@ from brickrt.plan.tiling.winograd_tiles import winograd_brick
 COLUMNS = 64  # columns of a product are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
 ROW_TILE = 4  # rows that a piece has a multiple of, where it can
+EVEN_SEGMENTS = 4  # segments of a piece of a signal, at which whole ones leave pieces even enough
 
 
 def layer_brick(cost: CostModel, k: int) -> Shape:
@@ -71,8 +74,8 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     want = _left(want, batch, brick[0])
     unit = _channel_unit(cost, k, channels)
     op = cost.graph.nodes[k].op
-    if unit and brick[0] == 1 and isinstance(op, Conv) and _sweeps_chunks(cost, k, op):
-        return _chunked_brick(cost, k, op, brick, want, unit)
+    if unit and brick[0] == 1 and isinstance(op, Conv) and (_sweeps_chunks(cost, k, op) or _reads_once(cost, k, op)):
+        return _least_read_brick(cost, k, op, brick, want, unit)
     if unit and _weights_lead(cost, k):
         brick[1] = _edge(channels, want, device.cores, unit)
         want = _left(want, channels, brick[1])
@@ -80,16 +83,25 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
     if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN_LAYER:
         slabs = device.cores
-    rows = 1
+    rows, segment = 1, _segment(cost, k)
     axes = range(2, min(len(brick), max(3, len(brick) - 1)))
     for axis in axes:
         extent = brick[axis]
         parts = slabs if axis == axes[-1] else min(slabs, -(-extent // ROW_TILE))  # thin planes would be all halo
-        brick[axis] = _edge(extent, parts, device.cores)
+        whole = axis == len(brick) - 1 and extent >= EVEN_SEGMENTS * parts * segment
+        brick[axis] = _edge(extent, parts, device.cores, segment if whole else 1)
         slabs, rows = _left(slabs, extent, brick[axis]), rows * extent
     if unit and rows < want and brick[1] == channels:
         brick[1] = _edge(channels, -(-want // rows), device.cores, unit)
     return tuple(brick)
+
+
+def _segment(cost: CostModel, k: int) -> int:
+    """What lengths of segments that reductions take of node `k`'s output have as a multiple, 1 where none does: pieces
+    of whole segments can reduce them."""
+    graph = cost.graph
+    readers = (graph.nodes[reader].op for reader in graph.consumers.get(graph.nodes[k].output, ()))
+    return math.lcm(*(op.length for op in readers if isinstance(op, Segmented)))
 
 
 def _sweeps_chunks(cost: CostModel, k: int, op: Conv) -> bool:
@@ -100,9 +112,18 @@ def _sweeps_chunks(cost: CostModel, k: int, op: Conv) -> bool:
     return few and node.inputs[1] in cost.graph.constants
 
 
-def _chunked_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: int, unit: int) -> Shape:
+def _reads_once(cost: CostModel, k: int, op: Conv) -> bool:
+    """Whether tasks should read weights once, as kernels that ask for them at an even pace do: these are more than an
+    image, and than L2 where that does not hold it."""
+    spilt = cost.node_costs[k].const_bytes > cost.device.l2
+    plain = cost.device.paces_weights and op.groups == 1
+    return plain and _weights_lead(cost, k) and (spilt or _slabs_for_cache(cost, k) == 1)
+
+
+def _least_read_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: int, unit: int) -> Shape:
     """Pieces of channels, which read all of an image each, and of rows, which read all weights: those `want` or more
-    tasks of an image that read least. What they read need not fit a cache, since it is swept in chunks."""
+    tasks of an image that read least, evenly many on all cores where kernels share chunks of weights."""
+    paced = cost.device.paces_weights
     own, cores, shape = cost.node_costs[k], cost.device.cores, cost.graph.ins(cost.graph.nodes[k])[0].shape
     window, image = windows(op, shape[2:])[0], own.in_bytes / shape[0]
 
@@ -110,14 +131,16 @@ def _chunked_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: in
         channels = _edge(brick[1], pieces, cores, unit)
         return channels, _edge(brick[2], _left(want, brick[1], channels), cores)
 
-    def read(edges: tuple[int, int]) -> tuple[int, float]:
+    def read(edges: tuple[int, int]) -> tuple[int, bool, float]:
         channels, rows = edges
         pieces = -(-brick[1] // channels)
         shares = [window.read(lo, min(lo + rows, brick[2])) for lo in range(0, brick[2], rows)]
         inputs, taps = (sum(share) for share in zip(*shares, strict=True))
-        return -min(want, pieces * len(shares)), pieces * inputs * image + taps * own.const_bytes
+        tasks = pieces * len(shares)
+        uneven = paced and tasks > 1 and _rounds(tasks, cores) > UNEVEN_LAYER
+        return -min(want, tasks), uneven, pieces * inputs * image + taps * own.const_bytes
 
-    edges = min((cut(pieces) for pieces in range(1, want + 1)), key=read)
+    edges = min((cut(pieces) for pieces in range(1, want * (1 + paced) + 1)), key=read)
     return (brick[0], *edges, *brick[3:])
 
 
@@ -186,7 +209,8 @@ def _rounds(pieces: int, cores: int) -> float:
 
 def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     """Cuts batches first, then columns where the second operand is the larger, then rows: in a piece for each core, and
-    more of them where the second operand, which each piece reads, stays in the caches."""
+    more of them where the second operand, which each piece reads, stays in the caches. Rows that share chunks of it and
+    fit in half of L2 stay whole beside columns that keep the cores evenly busy."""
     node, cores = cost.graph.nodes[k], cost.device.cores
     a, b = (cost.graph.types[name] for name in node.inputs[:2])
     want = _cut_leading(brick, range(len(brick) - 2), want, cores)
@@ -194,6 +218,10 @@ def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shap
     if math.prod(b.shape[-2:]) > math.prod(a.shape[-2:]) or rows < want:
         brick[-1] = _edge(columns, want, cores, COLUMNS)
         want = _left(want, columns, brick[-1])
+    pieces, read = -(-columns // brick[-1]), math.prod(a.shape[-2:]) * a.dtype.itemsize
+    shared = cost.device.paces_weights and 1 < rows <= MOST_PIXELS and read <= cost.device.l2 / 2
+    if shared and pieces > 1 and _rounds(pieces, cores) <= UNEVEN_LAYER:
+        return tuple(brick)
     anew = math.prod(b.shape[-2:]) * b.dtype.itemsize > cost.device.fast_bytes
     brick[-2] = _edge(rows, min(want, cores) if anew else want, cores)
     return tuple(brick)

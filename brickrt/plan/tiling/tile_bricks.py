@@ -24,7 +24,7 @@ def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
     """The brick of the output of node `k` that makes up to `most` tasks, or few more."""
     graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
     out, work = graph.out(node).shape, TileWork.of(graph, node, device)
-    columns = column_dim(node.op)
+    columns, computed = column_dim(node.op), cost.streams_both(k)
     after = (cost.node_costs[k].core_us - work.box_us(out)) / math.prod(out)  # of an output, in the epilogue
 
     def pieces(brick: Shape) -> int:
@@ -32,8 +32,8 @@ def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
 
     def modelled(brick: Shape) -> float:
         rounds = -(-pieces(brick) // device.cores)
-        weights = work.weight_bytes(brick[columns])
-        first = read_us(weights, cost.constant_bytes, device)
+        weights = work.weight_bytes(brick[columns]) * (math.prod(brick[:-2]) if computed else 1)
+        first = read_us(weights, weights if computed else cost.constant_bytes, device)
         again = read_us(weights, weights, device)
         own = min(rounds, -(-out[columns] // brick[columns]))  # pieces of columns that a core reads
         reads = own * first + (rounds - own) * again

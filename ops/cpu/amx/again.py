@@ -3,7 +3,8 @@
 Parts of infinity are infinity and NaN, and any number times these is not finite either: so no output that reads one
 passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST and less, and in
 those of zero in a vector that has such sums. A vector is judged by its own sums, so bits do not depend on what else is
-computed.
+computed. A box knows of a computed second factor its own columns alone, so there each lane is judged by itself, and
+sums of zero stay: they have lost products of parts below 2**-126 each.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.amx.factors import UPPER
 from brickrt.ops.cpu.amx.gather import BYTE
 from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
+from brickrt.ops.cpu.amx.second import second_factor
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.amx.views import DIMS
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -48,8 +50,9 @@ class Again:
         with f.when(some):
             self.compute(f.b.ptrtoint(place, I64), channel, *batch, *pixel)
             anew = f.load(place, 0, F32, LANES)
-            lost = f.b.icmp_signed("==", size, zeros(bits))
-            f.change(result, f.b.select(f.b.or_(suspect, lost), anew, value))
+            if self.k.packed[1]:
+                suspect = f.b.or_(suspect, f.b.icmp_signed("==", size, zeros(bits)))
+            f.change(result, f.b.select(suspect, anew, value))
         return f.read(result)
 
     def compute(self, *place: Index) -> None:
@@ -68,7 +71,7 @@ class _Sums:
 
     def __init__(self, kernel: AmxScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
-        self.x, self.w = f.pointer(1), f.pointer(2)
+        self.x, self.w, self.second = f.pointer(1), f.pointer(2), second_factor(kernel, f)
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.scales = f.pointer(kernel.op.main) if getattr(kernel.op, "channel_scaled", False) else None
 
@@ -85,7 +88,10 @@ class _Sums:
                 element = f.load(self.x, at, F32)
                 if self.scales is not None:
                     element = f.b.fmul(element, self.factor(batch, first, inner))
-                weight = self.weight(f.div(channel, LANES), tap, c)
+                if self.second is not None:
+                    weight = self.second.elements(batch, channel, tap, c)
+                else:
+                    weight = self.weight(f.div(channel, LANES), tap, c)
                 f.change(total, f.fma(f.splat(element, LANES), weight, f.read(total)))
         f.store(f.read(total), to, 0, F32, LANES)
 

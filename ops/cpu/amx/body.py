@@ -15,6 +15,7 @@ from brickrt.ops.cpu.amx.sizes import ASKS, LANES, ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
+from brickrt.ops.cpu.emit.sizes import Size
 
 FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
 
@@ -54,7 +55,7 @@ class AmxBody:
             most_columns = f.maximum(k.narrow, k.plane_pixels // (k.halos[0] + 1) - k.halos[1])
             with self.pieces(left, right, most_columns) as (x, columns):
                 width = f.add(columns, k.halos[1])
-                most_rows = f.maximum(1, f.sub(f.b.udiv(I64(k.plane_pixels), f.value(width)), k.halos[0]))
+                most_rows = f.maximum(1, f.sub(f.b.udiv(f.value(k.plane_pixels), f.value(width)), k.halos[0]))
                 with self.pieces(top, bottom, most_rows) as (y, rows):
                     chunk = Chunk(batch, [z, y, x], rows, columns, width, self.span(rows, width))
                     self.set_offsets(chunk)
@@ -125,15 +126,15 @@ class AmxBody:
         whole = k.blocks // BLOCKS
         with f.loop(first, f.minimum(last, whole)) as tile:
             self.pixels(chunk, tile, BLOCKS)
-        if k.blocks % BLOCKS:
-            with f.when(f.b.icmp_signed(">", f.value(last), I64(whole))):
+        if isinstance(k.blocks, Size) or k.blocks % BLOCKS:
+            with f.when(f.b.icmp_signed(">", f.value(last), f.value(whole))):
                 self.pixels(chunk, whole, 1)
 
     def pixels(self, chunk: Chunk, tile: Index, blocks: int) -> None:
         """All pixels of a chunk by a tile of output channels."""
-        f, k = self.f, self.k
+        f = self.f
         total = f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns)
-        stream = f.address(self.weights, f.mul(f.mul(tile, BLOCKS), k.block_bytes), BYTE)
+        stream = self.stream(chunk, tile, blocks)
         self.outputs.begin(chunk, f.mul(tile, BLOCKS), blocks)
         with f.loop(0, total, PIXELS) as first:
             count = f.minimum(PIXELS, f.sub(total, first))
@@ -148,6 +149,16 @@ class AmxBody:
             with self.finishing():
                 self.outputs.take(first, count)
         self.outputs.rest()
+
+    def stream(self, chunk: Chunk, tile: Index, blocks: int) -> ir.Value:
+        """The address of what a tile of output channels multiplies by."""
+        f, k = self.f, self.k
+        return f.address(self.weights, f.mul(f.mul(tile, BLOCKS), k.block_bytes), BYTE)
+
+    def first_unit(self, tap: Index) -> Index:
+        """The number of a tap's first unit of K in a stream."""
+        f, k = self.f, self.k
+        return f.add(f.mul(tap, k.units), f.mul(self.sweep, k.sweep))
 
     def kept(self, chunk: Chunk, tile: Index, first: Index) -> ir.Value:
         """Where the sums of a group of tiles are kept while parts of K follow."""
@@ -165,9 +176,9 @@ class AmxBody:
         with self.f.when(self.is_sweep(self.k.sweeps - 1)):
             yield
 
-    def is_sweep(self, number: int) -> ir.Value:
+    def is_sweep(self, number: Index) -> ir.Value:
         """Whether it is the turn of a part of K."""
-        return self.f.b.icmp_signed("==", self.f.value(self.sweep), I64(number))
+        return self.f.b.icmp_signed("==", self.f.value(self.sweep), self.f.value(number))
 
     def begin(self, kept: ir.Value, tile: Index, tiles: int, blocks: int) -> None:
         """The bias, or the sums of the parts of K before."""
@@ -207,15 +218,14 @@ class AmxBody:
             f.mul(chunk.span, part)  # known in the loops below
         with f.loop(0, k.taps) as tap:
             pixels = f.address(start, f.b.load(self.offset(tap), typ=I64), BYTE)
-            past = f.mul(self.sweep, k.sweep)
-            weights = f.address(stream, f.mul(f.add(f.mul(tap, k.units), past), step_bytes), BYTE)
-            with f.loop(0, f.minimum(k.sweep, f.sub(k.units, past))) as unit:
+            weights = f.address(stream, f.mul(self.first_unit(tap), step_bytes), BYTE)
+            with f.loop(0, f.minimum(k.sweep, f.sub(k.units, f.mul(self.sweep, k.sweep)))) as unit:
                 at = f.address(pixels, f.mul(f.mul(unit, k.factors.parts), chunk.span), BYTE)
                 self.step(chunk, at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
                 if self.later is not None:
                     self.ask(self.later)
                 if k.sweeps == 1:
-                    for _ in range(-(-PIECES // (k.taps * k.units))):
+                    with f.loop(0, -(-PIECES // (k.taps * k.units))):
                         self.outputs.some()
 
     def ask(self, later: ir.Value) -> None:

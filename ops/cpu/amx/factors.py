@@ -6,6 +6,7 @@ float32         x = x0 + x1 + x2, each of them a bfloat16 with eight bits of x: 
                 products of parts are summed; the others are less than the rounding of x·y (G. Henry, P. Tang and
                 A. Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision
                 computations", ARITH 2019)
+float16         as weights of float32: w = w0 + w1, five products
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brickrt.ops.cpu.amx.sizes import LANES, Factors
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I16, I32, fill
 from brickrt.ops.cpu.products.words.words import pack_words
-from brickrt.ops.operators.product_types import F32
+from brickrt.ops.operators.product_types import F16, F32
 
 UPPER = 0xFFFF0000  # of a float32, the bits that a bfloat16 keeps
 
@@ -32,18 +33,16 @@ def split_pixel(f: FunctionEmitter, factors: Factors, vectors: Sequence[ir.Value
         while len(joined) > 1:
             joined = [f.shuffle(*pair, range(2 * pair[0].type.count)) for pair in zip(joined[::2], joined[1::2])]
         return joined
-    halves = [_parts_of(f, vector, factors.parts) for vector in vectors]
-    upper = range(1, 4 * LANES, 2)
-    kind = ir.VectorType(I16, 2 * LANES)
-    return [f.shuffle(f.b.bitcast(a, kind), f.b.bitcast(b, kind), upper) for a, b in zip(*halves, strict=True)]
+    halves = [parts_of(f, vector, factors.parts) for vector in vectors]
+    return [upper_halves(f, *pair) for pair in zip(*halves, strict=True)]
 
 
 def split_weights(factors: Factors, array: np.ndarray) -> list[np.ndarray]:
-    """The parts of weights [K, N], in words [K/word, N]."""
-    if factors.parts == 1:
+    """The parts of weights [K, N], in words [K/word, N]; float16 stays as it is."""
+    if factors.parts == 1 or array.dtype == F16:
         return [pack_words(array, 0)]
     found, rest = list[np.ndarray](), np.ascontiguousarray(array)
-    for _ in range(factors.parts):
+    for _ in range(factors.weight_parts):
         part = (rest.view(np.uint32) & np.uint32(UPPER)).view(F32)
         with np.errstate(invalid="ignore"):  # of an infinite weight nothing is left
             rest = np.where(np.isfinite(part), rest - part, np.float32(0))
@@ -51,7 +50,13 @@ def split_weights(factors: Factors, array: np.ndarray) -> list[np.ndarray]:
     return found
 
 
-def _parts_of(f: FunctionEmitter, value: ir.Value, count: int) -> list[ir.Value]:
+def upper_halves(f: FunctionEmitter, first: ir.Value, second: ir.Value) -> ir.Value:
+    """The upper halves of elements of two vectors of float32, one vector's behind the other's."""
+    kind = ir.VectorType(I16, 2 * LANES)
+    return f.shuffle(f.b.bitcast(first, kind), f.b.bitcast(second, kind), range(1, 4 * LANES, 2))
+
+
+def parts_of(f: FunctionEmitter, value: ir.Value, count: int) -> list[ir.Value]:
     """The parts of a vector of float32, as float32. Of an infinite one the second is NaN, as any product with it may
     be: see `again.py`."""
     b, found = f.b, list[ir.Value]()

@@ -14,6 +14,7 @@ from brickrt.ops.cpu.amx.scheme import AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import BFLOAT16, I8, Index, memory_type, vector, zeros
+from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD
 
 BYTE = np.dtype(np.int8)
@@ -73,9 +74,9 @@ class Gather:
         begin = f.mul(self.sweep, self.k.sweep)
         with f.loop(begin, f.minimum(f.add(begin, self.k.sweep), whole)) as unit:
             self.unit(chunk, start, source, unit, (first, last), self.k.factors.unit)
-        if tail:
-            with self.last_sweep():
-                self.unit(chunk, start, source, whole, (first, last), tail)
+        if isinstance(tail, Size) or tail:
+            with self.last_sweep(), f.loop(whole, self.k.units) as unit:
+                self.unit(chunk, start, source, unit, (first, last), tail)
         self.clear(start, last, end)
 
     def inside(self, line: Sequence[Index], x: Index, count: Index, step: int) -> tuple[ir.Value, ir.Value]:
@@ -134,9 +135,10 @@ class Gather:
         """Elements of K as they lie in memory, of which `count` are there; zeros for others."""
         f, x = self.f, self.k.view.x
         dtype = HALF_WORD if x.dtype == BFLOAT16 else x.dtype
-        if count <= 0:
+        known = not isinstance(count, Size)
+        if known and count <= 0:
             return zeros(vector(memory_type(dtype), LANES))
-        inside = None if count >= LANES else f.tail_mask(count, LANES)
+        inside = None if known and count >= LANES else f.tail_mask(count, LANES)
         value = f.load(pixel, offset, dtype, LANES, None if x.block > 1 else inside)
         value = value if scale is None else f.b.fmul(value, scale)
         return value if inside is None else f.b.select(inside, value, zeros(value.type))

@@ -10,15 +10,17 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.body import AmxBody
-from brickrt.ops.cpu.amx.joined import JoinedKernel
 from brickrt.ops.cpu.amx.scheme import AmxScheme
 from brickrt.ops.cpu.amx.sizes import joins_taps
+from brickrt.ops.cpu.amx.variants.brought import BroughtKernel
+from brickrt.ops.cpu.amx.variants.joined import JoinedKernel
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product_types import F16
 from brickrt.ops.types import Boxes
 
 
@@ -32,7 +34,8 @@ class AmxKernel(AmxScheme):
 
 @dataclass(frozen=True)
 class AmxMaker:
-    """Makes the kernel of a product: that of few channels is one of its own."""
+    """Makes the kernel of a product: those of few channels, and of second factors that are brought into tiles, are
+    some of their own."""
 
     prefetches: ClassVar[bool] = AmxKernel.prefetches
 
@@ -49,7 +52,9 @@ class AmxMaker:
         """The kernel of a class of `classify`."""
         assert isinstance(op, Conv | ConvTranspose | MatMul)
         joined = isinstance(op, Conv) and joins_taps(ins[0].dtype, ins[0].shape[1], op.kernel, op.dilations)
-        return (JoinedKernel if joined else AmxKernel)(op, ins, out, isa, packed, shape_class, prefetched)
+        brought = not packed[1] or ins[1].dtype == F16
+        kind = BroughtKernel if brought else JoinedKernel if joined else AmxKernel
+        return kind(op, ins, out, isa, packed, shape_class, prefetched)
 
     def classify(
         self, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa

@@ -26,7 +26,17 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.factors import split_weights
-from brickrt.ops.cpu.amx.sizes import ASKS, FACTORS_OF, LANES, ROW_BYTES, ROWS, TILE_BYTES, Factors
+from brickrt.ops.cpu.amx.sizes import (
+    AREA_BYTES,
+    ASKS,
+    FACTORS_OF,
+    LANES,
+    PLANE_PIXELS,
+    ROW_BYTES,
+    ROWS,
+    TILE_BYTES,
+    Factors,
+)
 from brickrt.ops.cpu.amx.spread import SpreadView, cuts_windows
 from brickrt.ops.cpu.amx.views import DIMS, ConvView, ImageView, MatMulView
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -43,9 +53,7 @@ from brickrt.ops.types import Boxes
 TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
 PIXELS = TILES * ROWS
 IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulView, Conv: ConvView, ConvTranspose: SpreadView}
-AREA_BYTES = 1 << 20  # of the workspace for what a chunk reads: with a stream of weights it fits L2
 KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
-PLANE_PIXELS = 192  # of all planes of a chunk together, for which there is room
 NARROW = 32  # columns of a chunk, at least
 
 
@@ -143,8 +151,12 @@ class AmxScheme(Kernel):
     @property
     def sweep(self) -> int:
         """Units of K that are swept at a time."""
-        most = max(1, AREA_BYTES // (PLANE_PIXELS * self.planes * self.factors.parts * ROW_BYTES))
-        return -(-self.units // -(-self.units // most))
+        return -(-self.units // -(-self.units // self.most_units))
+
+    @property
+    def most_units(self) -> int:
+        """Units of K that there is room for."""
+        return max(1, AREA_BYTES // (PLANE_PIXELS * self.planes * self.factors.parts * ROW_BYTES))
 
     @property
     def sweeps(self) -> int:
@@ -214,7 +226,7 @@ class AmxScheme(Kernel):
     @property
     def step_bytes(self) -> int:
         """Bytes of weights of a block for a unit of K at a tap."""
-        return self.factors.parts * TILE_BYTES
+        return self.factors.weight_parts * TILE_BYTES
 
     @property
     def block_bytes(self) -> int:

@@ -8,11 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.ops.operators.conv import ConvTranspose
-from brickrt.ops.operators.product_types import BF16, F32, FACTORS
+from brickrt.ops.operators.product_types import BF16, F16, F32, FACTORS
 
 LANES = 16  # of a row of a tile that holds sums or words
 ROWS, ROW_BYTES = 16, 64
 TILE_BYTES = ROWS * ROW_BYTES
+AREA_BYTES = 1 << 20  # of the workspace for what a chunk reads: with a stream of weights it fits L2
+PLANE_PIXELS = 192  # of all planes of a chunk together, for which there is room
 ASKS = 16
 """Times the pace at which weights of later kernels are asked for, in a step of a group of tiles."""
 
@@ -29,8 +31,13 @@ class Factors:
 
     @property
     def parts(self) -> int:
-        """Parts of an element."""
+        """Parts of an element of the first factor."""
         return 1 + max(pixels for pixels, _ in self.order)
+
+    @property
+    def weight_parts(self) -> int:
+        """Parts of an element of the second factor."""
+        return 1 + max(weights for _, weights in self.order)
 
     @property
     def unit(self) -> int:
@@ -42,7 +49,7 @@ WORD = 4  # bytes whose products an instruction adds at once
 
 
 def joins_taps(dtype: np.dtype, channels: int, kernel: Sequence[int], dilations: Sequence[int]) -> bool:
-    """Whether a convolution of few channels sums all taps of a row of its window together (`joined.py`)."""
+    """Whether a convolution of few channels sums all taps of a row of its window together (`variants/joined.py`)."""
     return dtype == FACTORS[0] and channels <= WORD and kernel[-1] > 1 and dilations[-1] == 1
 
 
@@ -55,5 +62,6 @@ def is_spread(op: ConvTranspose) -> bool:
 BYTES = Factors(FACTORS[0], "tdpbusd", 1)
 PAIRS = Factors(BF16, "tdpbf16ps", 2)
 SPLIT = Factors(F32, "tdpbf16ps", 2, ((0, 2), (0, 1), (0, 0), (2, 0), (1, 0), (1, 1)))
-FACTORS_OF = {(known.dtype, FACTORS[1] if known is BYTES else known.dtype): known for known in (BYTES, PAIRS, SPLIT)}
+HALVES = Factors(F32, "tdpbf16ps", 2, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 0)))
+FACTORS_OF = {FACTORS: BYTES, (BF16, BF16): PAIRS, (F32, F32): SPLIT, (F32, F16): HALVES}
 """By the types of both factors."""

@@ -16,7 +16,8 @@ from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosit
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps, tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators
-from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile
+from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, RepeatedTiles
+from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
@@ -41,6 +42,7 @@ class ConvBody(ConvOperands):
     def emit(self) -> None:
         """All images, groups and chunks of input channels; `group` is called for the blocks that a box has of each."""
         f, k = self.f, self.k
+        self.pace = self.paced() if k.shares_chunks else None
         lo, hi = f.box(1)
         first, last = (f.mul(f.div(end, k.lanes), k.op.gate_parts) for end in (lo, f.add(hi, k.lanes - 1)))
         gb, grouped = k.group_blocks, k.op.groups > 1
@@ -48,7 +50,7 @@ class ConvBody(ConvOperands):
         with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
             start = f.mul(g, gb)
             bounds = (f.maximum(first, start), f.minimum(last, f.add(start, gb))) if grouped else (first, last)
-            with f.loop(0, k.chunks) as chunk:
+            with f.loop(0, 1 if k.shares_chunks else k.chunks) as chunk:
                 self.group(TilePosition(n, g, chunk, 0, 0, []), *bounds)
         if self.late is not None:
             self.late.rest()
@@ -75,6 +77,15 @@ class ConvBody(ConvOperands):
             self.known_members = [self.members(place, j) for j in range(place.count)]
         if self.scaled_weights is not None:
             self.scale_weights(place)
+        if not k.shares_chunks:
+            self.rows(place)
+            return
+        with f.loop(0, k.chunks) as chunk:
+            self.rows(replace(place, chunk=chunk))
+
+    def rows(self, place: TilePosition) -> None:
+        """All rows of output pixels."""
+        f, k = self.f, self.k
         if k.flat:
             *at, x = [lo for lo, _ in self.boxes]
             self.row(replace(place, at=at), x)
@@ -82,17 +93,38 @@ class ConvBody(ConvOperands):
         with f.loops(self.boxes[:-1]) as at:
             self.row(replace(place, at=at), self.boxes[-1][0])
 
+    def runs(self) -> list[RepeatedTiles]:
+        """The tiles of a row."""
+        k = self.k
+        return RowTiles(self.most, k.tile[0], k.isa.double_pumped, twice=k.chunks == 1).runs(k.row_window, k.row_class)
+
+    def paced(self) -> Pace:
+        """How tiles of a box ask for weights."""
+        f, k = self.f, self.k
+        rows: Index = 1
+        for lo, hi in [] if k.flat else self.boxes[:-1]:
+            rows = f.mul(rows, f.sub(hi, lo))
+        return Pace(f, k.tile[0] * k.lanes, self.runs(), rows)
+
+    def row_number(self, at: Sequence[Index]) -> Index:
+        """The number of a row in its box."""
+        f = self.f
+        number: Index = 0
+        for x, (lo, hi) in zip(at, [] if self.k.flat else self.boxes, strict=False):
+            number = f.add(f.mul(number, f.sub(hi, lo)), f.sub(x, lo))
+        return number
+
     def row(self, place: TilePosition, x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
         if k.walks_taps:
             self.walked_row(place, x, self.boxes[-1][1])
             return
-        first = first_input(f, k.row_window, x)
-        tiles = RowTiles(self.most, k.tile[0], k.isa.double_pumped, twice=k.chunks == 1)
-        for run in tiles.runs(k.row_window, k.row_class):
+        first, row = first_input(f, k.row_window, x), self.row_number(place.at) if self.pace else 0
+        for i, run in enumerate(self.runs()):
             with f.loop(0, run.repeat) as r:
-                self.tile(place, *tile_place(f, run, x, first, r), run.tile)
+                number = self.pace.number(i, r, row) if self.pace else 0
+                self.tile(replace(place, number=number), *tile_place(f, run, x, first, r), run.tile)
 
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps

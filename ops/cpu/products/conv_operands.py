@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +13,7 @@ from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, z
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
+from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.operators.conv import ConvTranspose
@@ -22,7 +24,7 @@ BYTE = np.dtype(np.int8)
 @dataclass(frozen=True)
 class TilePosition:
     """Where the emitter is: image, group, chunk of input channels, first block of channels of the tile and how many,
-    outer spatial indices."""
+    outer spatial indices; the tile's number among those that share weights."""
 
     n: Index
     group: Index
@@ -30,6 +32,7 @@ class TilePosition:
     block: Index
     count: int
     at: list[Index]
+    number: Index = 0
 
 
 class ConvOperands:
@@ -48,6 +51,7 @@ class ConvOperands:
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
+        self.pace: Pace | None = None
         self.windows = windows(kernel.op, kernel.ins[0].shape[2:])[:-1]
 
     # ---- bias
@@ -102,7 +106,19 @@ class ConvOperands:
         dtype = k.weight_type if scaled is None else k.sums
         base = f.address(self.stream(place) if scaled is None else scaled, within, dtype)
         also = self.beside if self.later is not None or self.late is not None else None
-        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, dtype, k.lanes, also, follows=scaled is None)
+        ask, follows = self.ask(place, q, channels, tap), scaled is None
+        return PackedStream(f, base, k.tile[0], k.group_in * k.taps, dtype, k.lanes, also, follows, ask)
+
+    def ask(self, place: TilePosition, q: Index, channels: int, tap: Index) -> Callable[[Index], None] | None:
+        """What asks for weights of later tiles while a tap of unit `q` is swept, where that has a pace."""
+        f, k = self.f, self.k
+        if self.pace is None:
+            return None
+        steps = k.chunk_units * k.unit * k.taps
+        first = f.mul(place.chunk, steps)
+        step = f.sub(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), first)
+        stream = f.address(self.stream(place), f.mul(first, self.pace.width), k.weight_type)
+        return self.pace.asker(stream, k.weight_type, place.number, steps, step, AHEAD)
 
     def stream(self, place: TilePosition) -> ir.Value:
         """Where the packed weights of a tile begin."""

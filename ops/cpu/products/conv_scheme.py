@@ -24,6 +24,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.conv_geometry import POINT, chunk_channels, is_pointwise, joins_rows, windows
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
+from brickrt.ops.cpu.products.rows.pace import chunk_steps, share_chunks
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import WORD, in_words, multiplies_integers, multiplies_pairs, word_elements
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -43,7 +44,7 @@ ANY_ROW = (0, 0, 0, 0)
 class ConvScheme(Kernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
     row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
-    `decided` are `tile`, `few_outputs` and `walks_taps`."""
+    `decided` are `tile`, `few_outputs`, `walks_taps` and `shares_chunks`."""
 
     op: Conv | ConvTranspose
 
@@ -85,7 +86,7 @@ class ConvScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return self.tile, self.few_outputs, self.walks_taps
+        return self.tile, self.few_outputs, self.walks_taps, self.shares_chunks
 
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: channels, those of a tile, and whether a block has few outputs."""
@@ -199,12 +200,32 @@ class ConvScheme(Kernel):
     def chunk_units(self) -> int:
         """Units of input channels between two sweeps over the pixels: all, but for those whose sums the output keeps
         meanwhile."""
-        kept = self.sums == self.out.dtype and self.out.block == self.lanes and self.op.gate_parts == 1
-        other = isinstance(self.op, ConvTranspose) or self.few_outputs or self.op.channel_scaled
         channels = self.group_in
-        if kept and self.packed[1] and not other:
+        if self.shares_chunks:
+            return (
+                chunk_steps(self.tile[0], self.lanes * self.weight_type.itemsize, self.taps * self.unit)
+                // self.taps
+                // self.unit
+            )
+        if self.keeps_sums:
             channels = chunk_channels(channels, self.taps, self.unit, self.lanes)
         return -(-channels // self.unit)
+
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether the output can keep sums between two sweeps."""
+        kept = self.sums == self.out.dtype and self.out.block == self.lanes and self.op.gate_parts == 1
+        other = isinstance(self.op, ConvTranspose) or self.few_outputs or self.op.channel_scaled
+        return kept and self.packed[1] and not other
+
+    @cached_property
+    def shares_chunks(self) -> bool:
+        """Whether all pixels of a box are swept for a chunk of a tile's weights before the next (`rows/pace.py`)."""
+        if self.decided:
+            return self.decided[3]
+        pixels, steps = math.prod(self.out.shape[2:]), self.group_in * self.taps
+        plain = self.keeps_sums and self.op.groups == 1 and not self.in_words and not self.walks_taps
+        return plain and share_chunks(self.isa, self.tile, pixels, steps)
 
     @property
     def chunks(self) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,6 +25,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
 from brickrt.ops.cpu.products.row_tiles import WIDEST, RepeatedTiles, RowWindow, choose_tile, common_cut
+from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace, chunk_steps, share_chunks
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
@@ -56,7 +57,7 @@ MOST_POINTERS = 10
 @dataclass(frozen=True)
 class MatMulKernel(Kernel):
     """`shape_class` is (align, rows, ragged): `align` as in `choose_tile`, `rows` the rows of a box; `ragged` where
-    columns are cut inside blocks of lanes. `decided` is the `tile`."""
+    columns are cut inside blocks of lanes. `decided` are `tile` and `shares_chunks`."""
 
     op: MatMul
 
@@ -67,7 +68,7 @@ class MatMulKernel(Kernel):
     def open_classes(self) -> Sequence[int]:
         """See `Kernel`: the tile is decided, and rows are sizes, unless K is swept in parts: tiles for any number of
         rows may cover some of them twice, and would add to their sums twice."""
-        return (0, 1) if self.chunks == 1 else (0,)
+        return (0, 1) if self.chunks == 1 or self.shares_chunks else (0,)
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; where `b` is a constant, so are K and the columns. Few whole vectors are taken for the features
@@ -82,7 +83,7 @@ class MatMulKernel(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return (self.tile,)
+        return self.tile, self.shares_chunks
 
     @classmethod
     def classify(
@@ -155,8 +156,27 @@ class MatMulKernel(Kernel):
     def chunks(self) -> int:
         """Sweeps over the rows and columns of a box, each of a part of K; between them the output keeps the sums. With
         one alone, each tile of rows would read columns of a computed `b` that have left the caches since the last."""
-        kept = self.sums == self.out.dtype and not self.packed[1] and not self.in_words
-        return -(-self.depth // DEPTH) if kept and self.depth >= LONG_DEPTH else 1
+        if self.shares_chunks:
+            return -(-self.depth // self.chunk_depth)
+        return -(-self.depth // DEPTH) if self.keeps_sums and not self.packed[1] and self.depth >= LONG_DEPTH else 1
+
+    @property
+    def keeps_sums(self) -> bool:
+        """Whether the output can keep sums between two sweeps."""
+        return self.sums == self.out.dtype and not self.in_words
+
+    @property
+    def chunk_depth(self) -> int:
+        """Elements of K of a chunk."""
+        return chunk_steps(self.tile[0], self.lanes * self.weight_type.itemsize, 1) if self.shares_chunks else DEPTH
+
+    @cached_property
+    def shares_chunks(self) -> bool:
+        """Whether all rows of a box are swept for a chunk of a tile's weights before the next (`rows/pace.py`)."""
+        if self.decided:
+            return self.decided[1]
+        plain = self.keeps_sums and self.packed[1] and self.op.factors == 2
+        return plain and share_chunks(self.isa, self.tile, self.out.shape[-2], self.depth)
 
     @cached_property
     def epilogue(self) -> Epilogue:
@@ -230,6 +250,8 @@ class MatMulBody:
         self.dot = word_dot(f, kernel.isa, kernel.integer) if kernel.in_words else None
         self.epilogue = kernel.epilogue.bind(f)
         self.chunk: Index = 0
+        self.number: Index = 0
+        self.pace: Pace | None = None
 
     def emit(self) -> None:
         """Batches, then parts of K, tiles of columns, and runs of tiles of rows."""
@@ -239,7 +261,9 @@ class MatMulBody:
         whole = (k.blocks - 1 if k.any_columns else k.columns // k.lanes) // ob
         rest, masked = int(k.blocks - whole * ob), bool(k.any_columns or k.columns % k.lanes)
         runs = self.runs(k.shape_class[1])
-        with f.loops([f.box(d) for d in range(rank - 2)]) as batch, f.loop(0, k.chunks) as self.chunk:
+        self.pace = Pace(f, ob * k.lanes, runs) if k.shares_chunks else None
+        outer = 1 if k.shares_chunks else k.chunks
+        with f.loops([f.box(d) for d in range(rank - 2)]) as batch, f.loop(0, outer) as self.chunk:
             width = ob * k.lanes
             with f.loop(f.div(first, width), f.minimum(whole, f.div(f.add(last, width - 1), width))) as t:
                 self.rows(batch, row, runs, t, ob, masked=False)
@@ -250,15 +274,18 @@ class MatMulBody:
     def runs(self, rows: int | Size) -> list[RepeatedTiles]:
         """The tiles of all rows of the box."""
         ob, most = self.k.tile
-        return RowTiles(most, ob, self.k.isa.double_pumped).runs(ROWS, (rows, 0, 0, 0))
+        return RowTiles(most, ob, self.k.isa.double_pumped, not self.k.shares_chunks).runs(ROWS, (rows, 0, 0, 0))
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
         """All rows of the box by one tile of `blocks` blocks of columns."""
-        f = self.f
-        for run in runs:
-            with f.loop(0, run.repeat) as r:
-                start, _ = tile_place(f, run, row, 0, r)
-                self.tile(batch, start, run.tile.count, tile, blocks, masked)
+        f, shared = self.f, self.k.shares_chunks
+        with f.loop(0, self.k.chunks if shared else 1) as chunk:
+            self.chunk = chunk if shared else self.chunk
+            for i, run in enumerate(runs):
+                with f.loop(0, run.repeat) as r:
+                    start, _ = tile_place(f, run, row, 0, r)
+                    self.number = self.pace.number(i, r) if self.pace else 0
+                    self.tile(batch, start, run.tile.count, tile, blocks, masked)
 
     def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:
         """One mask per block of columns: unless boxes are ragged, only the matrix's last one may be partial."""
@@ -301,20 +328,29 @@ class MatMulBody:
     ) -> None:
         """A part of K: goes on with the sums that the output holds, which the last part finishes."""
         f, k = self.f, self.k
-        start = f.mul(self.chunk, DEPTH)
+        start = f.mul(self.chunk, k.chunk_depth)
         with f.when(f.b.icmp_signed(">", f.value(self.chunk), I64(0))):
             for j, t, index in places:
                 acc.put(j, t, f.load(self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j]))
-        depth: Any = f.minimum(DEPTH, f.sub(k.depth, start))  # a number that the code computes
+        depth: Any = f.minimum(k.chunk_depth, f.sub(k.depth, start))  # a number that the code computes
         stride = k.a.strides[-1]
         part = f.address(rows, f.mul(start, stride), k.a.dtype)
-        acc.multiply_add(part, offsets, stride, depth, lambda c, j: weight(f.add(start, c), j))
+        shared = self.part_of(weight, start) if isinstance(weight, PackedStream) else None
+        acc.multiply_add(part, offsets, stride, depth, shared or (lambda c, j: weight(f.add(start, c), j)))
         last = f.b.icmp_signed("==", f.value(self.chunk), f.value(k.chunks - 1))
         with f.when(last):
             self.finish(acc, places, masks)
         with f.when(f.b.not_(last)):
             for j, t, index in places:
                 f.store(acc.value(j, t), self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j])
+
+    def part_of(self, stream: PackedStream, start: Index) -> PackedStream:
+        """A tile's weights from element `start` of K on, whose sweep asks for later ones."""
+        f, k, pace = self.f, self.k, self.pace
+        assert pace is not None
+        base = f.address(stream.base, f.mul(start, pace.width), stream.dtype)
+        ask = pace.asker(base, stream.dtype, self.number, k.chunk_depth, 0, AHEAD)
+        return replace(stream, base=base, ask=ask)
 
     def finish(self, acc: Accumulators, places: Places, masks: Masks) -> None:
         """Stores the sums with the epilogue applied."""

@@ -26,7 +26,7 @@ class PackedStream:
     """Weights [channel, blocks*lanes] from `base` on, part of a tile's stream of `channels` (times taps) in all.
 
     `prefetch_more` emits prefetches of other things, in the step of a channel. With `follows`, the stream of the next
-    tile lies behind this one.
+    tile lies behind this one. `ask` emits all prefetches of weights in the step of a channel (`rows/pace.py`).
     """
 
     f: FunctionEmitter
@@ -37,6 +37,7 @@ class PackedStream:
     lanes: int
     prefetch_more: Callable[[Index], None] | None = None
     follows: bool = False
+    ask: Callable[[Index], None] | None = None
 
     def __call__(self, c: Index, j: int) -> ir.Value:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
@@ -56,6 +57,9 @@ class PackedStream:
         f = self.f
         if self.prefetch_more:
             self.prefetch_more(c)
+        if self.ask:
+            self.ask(c)
+            return
         if self.exceeds_l1:
             self._prefetch(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
         if self.follows:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from llvmlite import binding as llvm
 
 from brickrt.ops.cpu.isa import Isa
@@ -14,12 +16,15 @@ LESSER = {"avx2": ("haswell", "+avx2,+fma,+f16c"), "generic": ("x86-64", "")}
 
 def host_isa(spec: DeviceSpec) -> Isa:
     """The host's processor, or a lesser one where the plan is for fewer lanes than the host has."""
-    if spec.isa == instruction_set() or spec.isa not in LESSER:
-        return Isa(spec.lanes, spec.registers, llvm.get_host_cpu_name(), host_features(spec.tiles))
-    return Isa(spec.lanes, spec.registers, *LESSER[spec.isa])
+    return Isa(spec.lanes, spec.registers, *_processor(spec.isa, spec.tiles))
 
 
-def host_features(tiles: bool) -> str:
-    """The host's features as LLVM names them, those of AMX only if `tiles`."""
-    features = llvm.get_host_cpu_features().flatten().split(",")
-    return ",".join(f"-{name[1:]}" if name.startswith("+amx") and not tiles else name for name in features)
+@cache
+def _processor(isa: str, tiles: bool) -> tuple[str, str]:
+    """Its name and features, those of AMX only if `tiles`; to ask LLVM takes half a millisecond, which every program
+    would."""
+    if isa == instruction_set() or isa not in LESSER:
+        features = llvm.get_host_cpu_features().flatten().split(",")
+        known = (f"-{name[1:]}" if name.startswith("+amx") and not tiles else name for name in features)
+        return llvm.get_host_cpu_name(), ",".join(known)
+    return LESSER[isa]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -12,18 +13,20 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, possible_algorithms
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
-from brickrt.plan.cost.tile_products import TILES
+from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
 from brickrt.plan.tiling.tile_bricks import tile_brick
 from tests.plan.tiling.test_layer_tiles import SERVER
 from tests.support.graphs.plan_graphs import Sketch
 
 DEVICE = replace(SERVER, tiles=True, byte_products=4, double_pumped=False)
+BFLOAT16 = ml_dtypes.bfloat16
 
 
-def network(op, x, w, kinds=("float32", "float32")):
-    """A graph of one product, and the layouts of its tensors."""
-    s = Sketch()
-    s.add(op, s.input(*x, dtype=np.dtype(kinds[0])), s.constant(*w, values=np.zeros(w, kinds[1])))
+def network(op, x, w, kinds=("float32", "float32"), computed=False):
+    """A graph of one product, whose second factor is constant unless it is `computed`, and its tensors' layouts."""
+    s, second = Sketch(), np.dtype(kinds[1])
+    weights = s.input(*w, dtype=second) if computed else s.constant(*w, values=np.zeros(w, second))
+    s.add(op, s.input(*x, dtype=np.dtype(kinds[0])), weights)
     graph = s.graph()
     return graph, dict.fromkeys(graph.types, "blocked" if isinstance(op, Conv) else "plain")
 
@@ -58,6 +61,49 @@ def test_large_products_of_float32_are_computed_in_parts():
 def test_what_tiles_do_not_compute(op, x, w):
     graph, layouts = network(op, x, w)
     assert TILES not in possible_algorithms(graph, layouts, DEVICE, 0, 0)
+
+
+@pytest.mark.parametrize(("rows", "depth", "may"), [(128, 64, True), (8, 64, False), (128, 8, False)])
+@pytest.mark.parametrize("kind", ["float32", "bfloat16"])
+def test_computed_matrices_with_enough_rows_and_depth(kind, rows, depth, may):
+    x, w = (12, rows, depth), (12, depth, 128)
+    graph, layouts = network(MatMul(), x, w, (BFLOAT16 if kind == "bfloat16" else kind,) * 2, computed=True)
+    assert (TILES in possible_algorithms(graph, layouts, DEVICE, 0, 0)) == may
+
+
+def test_attention_of_bfloat16_is_computed_in_tiles():
+    """Of float32, vectors are about as fast."""
+    for kind, chosen in ((BFLOAT16, {0: TILES}), ("float32", {})):
+        graph, layouts = network(MatMul(), (12, 128, 128), (12, 128, 64), (kind, kind), computed=True)
+        assert choose_algorithms(graph, layouts, DEVICE, True) == chosen
+
+
+def test_time_grows_with_the_matrices_that_are_brought_into_tiles():
+    """Twice the images take twice as long, and a matrix that lies in tiles takes less than one that does not."""
+    kinds = (BFLOAT16, BFLOAT16)
+    one, two = (network(MatMul(), (n, 64, 64), (n, 64, 512), kinds, computed=True)[0] for n in (8, 16))
+    shared = network(MatMul(), (8, 64, 64), (64, 512), kinds)[0]
+    times = [tiles_us(graph, graph.nodes[0], DEVICE, 0) for graph in (one, two, shared)]
+    assert times[1] == pytest.approx(2 * times[0])
+    assert times[2] < times[0]
+
+
+def test_short_pieces_of_attention_bring_keys_into_tiles_again():
+    kinds = (BFLOAT16, BFLOAT16)
+    graph, _ = network(MatMul(), (12, 512, 64), (12, 64, 512), kinds, computed=True)
+    slower = TileWork.of(graph, graph.nodes[0], DEVICE).slower((12, 512, 512), np.array([8, 16, 64, 512, 1000]))
+    assert slower[-1] == slower[-2] == 1
+    assert (np.diff(slower[:4]) < 0).all()
+    assert slower[0] > 2 * slower[2]
+
+
+def test_weights_of_float16_stay_as_they_are():
+    for op, x, w in ((MatMul(), (1, 256, 768), (768, 768)), (window(), (1, 64, 28, 28), (64, 64, 3, 3))):
+        graph, layouts = network(op, x, w, ("float32", "float16"))
+        assert TILES in possible_algorithms(graph, layouts, DEVICE, 0, 0)
+        assert added_bytes(op, TILES, graph.ins(graph.nodes[0])[1]) == 0
+    graph, layouts = network(MatMul(), (1, 256, 768), (768, 768), ("float32", "float16"))
+    assert choose_algorithms(graph, layouts, DEVICE, True) == {0: TILES}
 
 
 def test_parts_take_half_as_much_again_as_the_weights():

@@ -9,6 +9,7 @@ import pytest
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.tiling.layer_tiles import layer_brick
@@ -19,6 +20,7 @@ SERVER = DeviceSpec(
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64,
 )  # fmt: skip
 DOUBLE_PUMPED = dataclasses.replace(SERVER, double_pumped=True)
+PACED = dataclasses.replace(SERVER, paces_weights=True)
 
 
 def pointwise(channels: int, outputs: int, edge: int) -> Graph:
@@ -90,3 +92,32 @@ def test_rows_of_a_product_are_cut_for_cores_where_the_other_factor_exceeds_thei
     graph = s.graph()
     brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "plain"), SERVER), 0)
     assert brick == (96 // pieces, 96)
+
+
+@pytest.mark.parametrize("cores", [2, 8, 32])
+def test_signals_are_cut_in_whole_segments_of_what_reduces_them(cores):
+    """Tasks of the convolution take the partial sums too, also where even pieces would end inside a segment."""
+    s = Sketch()
+    y = s.conv(s.input(1, 32, 131072), 32)
+    s.add(PartialReduce("sum", 64), y)
+    graph = s.graph()
+    device = dataclasses.replace(SERVER, cores=cores)
+    brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), device), 0)
+    assert brick[:2] == (1, 32) and brick[2] % 64 == 0 and cores <= -(-131072 // brick[2])
+
+
+def test_weights_are_read_once_where_they_are_asked_for_at_an_even_pace():
+    """Channels are cut, and rows of pixels stay whole, even where half of L2 does not hold the image."""
+    for channels, outputs in ((2048, 512), (4096, 1024)):
+        graph = pointwise(channels, outputs, 7)
+        _, edge, *image = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), PACED), 0)
+        assert edge < outputs and outputs % edge == 0 and image == [7, 7]
+
+
+@pytest.mark.parametrize(("depth", "device", "whole"), [(768, PACED, True), (3072, PACED, False), (768, SERVER, False)])
+def test_rows_that_share_weights_stay_whole_where_half_of_l2_holds_them(depth, device, whole):
+    s = Sketch()
+    s.add(MatMul(), s.input(128, depth), s.constant(depth, 384))
+    graph = s.graph()
+    brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "plain"), device), 0)
+    assert (brick[0] == 128) == whole and brick[1] < 384

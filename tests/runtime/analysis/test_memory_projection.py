@@ -136,8 +136,15 @@ def test_more_threads_hold_more_scratch():
     assert MemoryProjection().total == 0
 
 
-def test_building_a_program_can_release_the_weights():
-    """Nothing but the plan holds weights that were folded: an engine that packs them gives them up one by one."""
+@pytest.mark.parametrize("known", [False, True])
+def test_building_a_program_can_release_the_weights(known, tmp_path, monkeypatch):
+    """Nothing but the plan, whether it is made anew or known, holds weights that were folded: an engine that packs them
+    gives them up one by one."""
+    monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
+    if known:
+        Runtime(zoo.build("mobilenetv2", size=32), device="null", threads=1).prepare(
+            {"x": np.zeros((1, 3, 32, 32), np.float32)}
+        )
     found = []
 
     def build(tasks, constants, threads, progress):

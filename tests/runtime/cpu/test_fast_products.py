@@ -3,7 +3,6 @@ equal for any number of threads, and no further spread than definitions spread w
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -12,23 +11,17 @@ import pytest
 from onnx import TensorProto, helper
 
 from brickrt.plan.cost.strassen import LEVELS, PAIRED
-from brickrt.plan.device.device_spec import host_device
-from brickrt.runtime import engines
 from brickrt.runtime.session.runtime import Runtime
+from tests.support.cpu.described import plan_for
 
 TOKENS, WIDTH = 301, 256
+SLOW = {"peak_gflops_per_core": 20.0, "tiles": False, "paces_weights": False}
 
 
 @pytest.fixture(autouse=True)
 def slow_arithmetic(monkeypatch):
     """A device that plans to multiply slowly: fast schemes are worth their sums there, whatever processor runs this."""
-    plan_for(monkeypatch, pairs=False)
-
-
-def plan_for(monkeypatch, pairs):
-    """Plans are for a slow device that pairs elements of K, or does not."""
-    slow = {"peak_gflops_per_core": 20.0, "pairs": pairs, "tiles": False}
-    monkeypatch.setattr(engines, "host_device", lambda isa=None: replace(host_device(isa), **slow))
+    plan_for(monkeypatch, **SLOW, pairs=False)
 
 
 @cache
@@ -125,7 +118,7 @@ def test_network_with_fast_products(network, strategy):
 
 @pytest.mark.parametrize("network", [model, residual])
 def test_network_with_paired_products(network, monkeypatch):
-    plan_for(monkeypatch, pairs=True)
+    plan_for(monkeypatch, **SLOW, pairs=True)
     got, runtime = result(network(), strategy="layerwise", threads=1)
     assert algorithms(runtime) == {PAIRED}
     want, _ = result(network(), exact=True, threads=1)

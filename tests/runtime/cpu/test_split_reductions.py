@@ -51,6 +51,7 @@ CASES = {
     "one brick a row": (attention(10, 13), "padded", 16, 2),
     "batches": (attention(9, 17, images=2), "padded", 8, 1),
     "3d": (attention(5, 6, 16), "padded", 8, None),
+    "1d, more segments than the cache has room for": (attention(1000), "layerwise", None, None),
 }
 
 

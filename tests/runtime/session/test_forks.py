@@ -103,9 +103,11 @@ sys.exit(0) if observer.child == 0 else check(observer.child)
 
 @pytest.mark.parametrize("case", ["RUNNING", "IDLE", "GRANDCHILD", "COMPILING", "WATCHED"])
 def test_children_compute_the_same(case, tmp_path):
-    """In fresh interpreters: a fork of this one would have its threads' locks."""
-    code, started = BEGINNING + globals()[case], [sys.executable, "-c"]
-    ran = subprocess.run([*started, code, str(tmp_path)], timeout=LIMIT, capture_output=True, text=True, check=False)
+    """In fresh interpreters: a fork of this one would have its threads' locks. Nothing is kept from other tests: what
+    plans would be imported late, maybe by another thread while this one forks, where plans are known."""
+    started = [sys.executable, "-c", BEGINNING + globals()[case], str(tmp_path)]
+    own = os.environ | {"BRICKRT_CACHE_DIR": str(tmp_path)}
+    ran = subprocess.run(started, timeout=LIMIT, capture_output=True, text=True, check=False, env=own)
     assert ran.returncode == 0, ran.stderr
 
 

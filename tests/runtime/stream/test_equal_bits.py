@@ -19,6 +19,7 @@ from brickrt.ops.operators.partial_moments import PartialMoments
 from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.runtime.cpu import page_moves
 from brickrt.runtime.cpu.page_moves import PageMover
+from tests.support.cpu.described import plan_for
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 from tests.support.random_networks import random_network
@@ -141,8 +142,9 @@ def test_norms_of_inputs(dtype: type, rows: int) -> None:
     check_equal(network, rows, 2)
 
 
-def test_norms_of_half_precision() -> None:
+def test_norms_of_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their moments are of segments of 1024 columns, which no piece of a band cuts."""
+    plan_for(monkeypatch, l2=2**20)  # less than the image
     nodes = [
         node("Conv", "x w", "a", pads=[1, 1, 1, 1]),
         node("InstanceNormalization", "a one zero", "b"),

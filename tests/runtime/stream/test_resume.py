@@ -17,6 +17,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.journal import journal_path, read_journal
 from brickrt.runtime.files.scratch import ScratchFile, scratch_path
 from tests.runtime.stream.helpers import PLENTY, child, may_spill, pixels, pools, run, two_layers
+from tests.support.cpu.described import plan_for
 
 
 @pytest.mark.parametrize(
@@ -45,6 +46,7 @@ def test_killed_at_random_moments_and_gone_on_with(model, kills, name, spill, tm
 
 def test_a_full_disk(tmp_path, monkeypatch):
     """One line; nothing is lost, and the run goes on where there is room again."""
+    plan_for(monkeypatch, cores=2)
     model, out, real, left = two_layers(), tmp_path / "y.npy", os.pwrite, [9]
 
     def full(fd, data, offset):
@@ -58,7 +60,7 @@ def test_a_full_disk(tmp_path, monkeypatch):
     with pytest.raises(BrickError, match=r"^\S+: the disk is full: .*--resume goes on with it$") as error:
         run(model, pixels(), out)
     assert "\n" not in str(error.value) and not out.exists()
-    monkeypatch.undo()
+    monkeypatch.setattr(os, "pwrite", real)
     assert read_journal(journal_path(out))[1]
     assert 0 < run(model, pixels(), out, resume=True).bands < whole.all_bands
     assert digest(out) == digest(tmp_path / "whole.npy")

@@ -8,6 +8,7 @@ import pytest
 
 import brickrt
 from brickrt.graph.errors import BrickError
+from tests.support.cpu.described import plan_for
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 
@@ -64,8 +65,9 @@ def test_sums_over_rows_are_kept_by_block(name: str) -> None:
     np.testing.assert_array_equal(run_stream(stream, inputs, 2)["y"], wanted)
 
 
-def test_group_norms_of_half_precision_keep_their_image() -> None:
+def test_group_norms_of_half_precision_keep_their_image(monkeypatch: pytest.MonkeyPatch) -> None:
     """As exporters write them: a norm of a View, with one axis for each group, of float16."""
+    plan_for(monkeypatch, l2=2**20)  # less than the image
     nodes = [
         node("Conv", "x w", "a", pads=[1] * 4),
         node("Reshape", "a groups", "g"),

@@ -41,6 +41,11 @@ class BlockMatMulKernel(MatMulKernel):
         """Whether a box has more rows than a register tile."""
         return bool(self.decided[1]) if self.decided else bool(self.shape_class[1] > self.tile[1])
 
+    @cached_property
+    def shares_chunks(self) -> bool:
+        """See `MatMulKernel`: never."""
+        return False
+
     @property
     def workspace(self) -> int:
         """A tile of columns, in float32."""

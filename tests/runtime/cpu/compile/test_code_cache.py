@@ -8,6 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from brickrt import zoo
 from brickrt.ops.cpu.sized_kernel import outline
+from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cpu.compile import code_cache, compile_pool, load
 from brickrt.runtime.cpu.compile.code_cache import CodeCache, decode, encode
@@ -81,7 +82,8 @@ def test_a_new_size_runs_code_of_others_to_the_same_bits(tmp_path, monkeypatch):
 
 
 def test_the_second_size_of_an_outline_gets_code_for_all_that_follow(tmp_path, monkeypatch):
-    """Products of few rows, one register tile each. The first size has code of its own, which is compiled sooner."""
+    """Products of few rows, one register tile each: of one vector of columns, whose tile is that of all processors
+    with as many registers. The first size has code of its own, which is compiled sooner."""
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(load, "CODE_CACHE", CodeCache())
     asked, build = list[bool](), compile_pool.build
@@ -109,9 +111,10 @@ def test_a_model_of_open_sizes_gets_code_for_all_that_follow_at_once(tmp_path, m
 
 
 def product_of_rows(*lead: str) -> bytes:
-    """x [rows, 64], or with `lead` instead of rows, times constants [64, 96], y."""
-    weights, lead = np.random.default_rng(1).random((64, 96), dtype=np.float32), lead or ("n",)
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [*lead, k]) for name, k in (("x", 64), ("y", 96))]
+    """x [rows, 64], or with `lead` instead of rows, times constants [64, lanes of a vector], y."""
+    lanes = host_device().lanes
+    weights, lead = np.random.default_rng(1).random((64, lanes), dtype=np.float32), lead or ("n",)
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [*lead, k]) for name, k in (("x", 64), ("y", lanes))]
     node = helper.make_node("MatMul", ["x", "w"], ["y"])
     graph = helper.make_graph([node], "rows", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()

@@ -1,0 +1,59 @@
+"""How the weights of later register tiles are asked for at an even pace.
+
+Tiles of pixels share a stream of weights. If the first of them asked for all that comes next, it would wait for memory,
+and the others would leave that idle. So each asks for its share, of a chunk that lies a little further in the stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
+
+CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
+AHEAD = 4  # chunks between the one in use and the one asked for
+FEWEST_STEPS = 256  # multiplications of an output from which on there are chunks
+MOST_PIXELS = 512  # which share weights where these are what memory brings; more of them wait for it a short time
+
+
+def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:
+    """Steps of a chunk, of `vectors` vectors of `nbytes` each: whole units."""
+    return unit * max(1, CHUNK_BYTES // (vectors * nbytes * unit))
+
+
+def share_chunks(isa: Isa, tile: tuple[int, int], pixels: int, steps: int) -> bool:
+    """Whether `pixels` should share chunks of weights, which `steps` multiplications of an output each read."""
+    return bool(isa.paces_weights and tile[1] < pixels <= MOST_PIXELS and steps >= FEWEST_STEPS)
+
+
+class Pace:
+    """Numbers the tiles that share weights: those of `runs` in each of `rows` rows, of `width` elements in a step."""
+
+    def __init__(self, f: FunctionEmitter, width: int, runs: Sequence[RepeatedTiles], rows: Index = 1) -> None:
+        self.f, self.width = f, width
+        starts: list[Index] = [0]
+        for run in runs:
+            starts.append(f.add(starts[-1], run.repeat))
+        self.starts, self.in_row = starts[:-1], starts[-1]
+        tiles = f.value(f.mul(rows, self.in_row))
+        self.each = f.b.add(f.b.sdiv(f.value(width - 1), tiles), f.value(1))
+
+    def number(self, run: int, r: Index, row: Index = 0) -> Index:
+        """The number of the tile that repetition `r` of a run is, in a row."""
+        return self.f.add(self.f.mul(row, self.in_row), self.starts[run], r)
+
+    def asker(
+        self, stream: ir.Value, dtype: np.dtype, number: Index, steps: Index, step: Index, chunks: int
+    ) -> Callable[[Index], None]:
+        """What emits the prefetch in a step of a sweep that begins with `step` of the `steps` of a chunk; `stream` is
+        where the chunk begins, and what is asked for is so many `chunks` behind it."""
+        f = self.f
+        share = f.mul(f.add(f.mul(number, steps), step), self.each)
+        base = f.address(stream, f.add(share, f.mul(steps, chunks * self.width)), dtype)
+        return lambda c: f.prefetch(base, f.mul(c, self.each), dtype, near=False)

@@ -1,0 +1,99 @@
+"""Chunks of weights that tiles of pixels share, against the definition in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from llvmlite import binding as llvm
+
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.operand import dense
+from brickrt.ops.cpu.products.conv import ConvKernel
+from brickrt.ops.cpu.products.rows.pace import chunk_steps
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.types import Boxes, TensorType
+from tests.support.cpu.conv_cases import ConvCase, by_bricks, check_conv, conv
+from tests.support.cpu.harness import HOST, ZEN4, check, run_kernel
+
+PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
+CONVS = {
+    "pixels as one row": ConvCase(conv((1, 1), bias=True), (600, 7, 7), 93),
+    "strided pixels": ConvCase(conv((1, 1), (2, 2)), (520, 13, 9), 61, n=2),
+    "taps": ConvCase(conv((3, 3), pads=(1, 1), bias=True), (100, 7, 9), 45),
+    "strided taps": ConvCase(conv((3, 3), (2, 2), pads=(1, 1)), (50, 17, 29), 76),
+    "a line": ConvCase(conv((5,), pads=(2,)), (130, 50), 64),
+    "a volume": ConvCase(conv((3, 2, 3), pads=(1, 0, 1)), (33, 3, 4, 16), 31),
+}
+PRODUCTS = {
+    "rows": ((50, 700), (700, 150)),
+    "matrices": ((3, 29, 400), (400, 77)),
+    "a matrix for each": ((2, 30, 300), (2, 300, 40)),
+}
+
+
+def conv_kernel(case, isa):
+    arrays, v = case.arrays(), isa.lanes
+    out = case.op.infer([TensorType(a.shape, a.dtype) for a in arrays])
+    ins = [dense(TensorType(a.shape, a.dtype), b) for a, b in zip(arrays, case.blocks(v), strict=True)]
+    packed = (False, *[True] * (len(ins) - 1))
+    shape_class = ConvKernel.classify(case.op, ins, dense(out, v), Boxes.whole(out.shape), isa)[1][0]
+    return ConvKernel(case.op, tuple(ins), dense(out, v), isa, packed, shape_class)
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_convolutions(name):
+    kernel = conv_kernel(CONVS[name], PACED)
+    assert kernel.shares_chunks and kernel.chunks > 1
+    check_conv(CONVS[name], PACED, tolerance=2e-4)
+
+
+@pytest.mark.parametrize(("name", "brick"), [("pixels as one row", (1, 2, 3, 7)), ("taps", (1, 1, 2, 9))])
+def test_bits_of_bricks_are_those_of_the_whole(name, brick):
+    case, v = CONVS[name], PACED.lanes
+    arrays = case.arrays()
+    packed, edges = [False, *[True] * (len(arrays) - 1)], (1, brick[1] * v, *brick[2:])
+    parts, _ = by_bricks(case.op, arrays, edges, PACED, case.blocks(v), v, packed)
+    how = {"blocks": case.blocks(v), "out_block": v, "packed": packed}
+    whole = run_kernel(case.op, arrays, Boxes.whole(parts.shape), PACED, **how)
+    assert parts.tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("name", CONVS)
+def test_bits_are_those_of_one_sweep(name):
+    case, v = CONVS[name], PACED.lanes
+    arrays = case.arrays()
+    shape = case.op.infer([TensorType(a.shape, a.dtype) for a in arrays]).shape
+    how = {"blocks": case.blocks(v), "out_block": v, "packed": [False, *[True] * (len(arrays) - 1)]}
+    shared, alone = (run_kernel(case.op, arrays, Boxes.whole(shape), isa, **how) for isa in (PACED, HOST))
+    assert shared.tobytes() == alone.tobytes()
+
+
+@pytest.mark.parametrize("name", PRODUCTS)
+def test_products(name):
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in PRODUCTS[name])
+    shape = MatMul().infer([TensorType(x.shape, x.dtype) for x in (a, b)]).shape
+    lo, hi = [0] * (len(shape) - 1) + [32], [*shape[:-2], shape[-2] - 1, shape[-1]]
+    boxes = [Boxes.whole(shape), Boxes.one(lo, hi)]
+    check(MatMul(), [a, b], PACED, packed=[False, True], boxes=boxes, rtol=2e-4, atol=2e-4)
+    shared, alone = (run_kernel(MatMul(), [a, b], boxes[0], isa, packed=[False, True]) for isa in (PACED, HOST))
+    assert shared.tobytes() == alone.tobytes()
+
+
+def test_who_shares_chunks():
+    """Few pixels with many weights, on processors that ask for these at an even pace."""
+    case = CONVS["pixels as one row"]
+    assert conv_kernel(case, PACED).shares_chunks
+    assert not conv_kernel(case, ZEN4).shares_chunks
+    assert not conv_kernel(case, replace(PACED, cpu="skylake-avx512")).shares_chunks
+    assert not conv_kernel(replace(case, x=(600, 1, 3)), PACED).shares_chunks
+    assert not conv_kernel(replace(case, x=(600, 56, 56)), PACED).shares_chunks
+    assert not conv_kernel(replace(case, x=(64, 7, 7)), PACED).shares_chunks
+
+
+def test_chunks_are_whole_units_that_stay_in_l1():
+    assert chunk_steps(2, 64, 16) == 128
+    assert chunk_steps(3, 64, 16) == 80
+    assert chunk_steps(4, 64, 144) == 144
