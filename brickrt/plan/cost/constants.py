@@ -37,6 +37,8 @@ STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly 
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
 HELD = 1.25  # of L2: what a group of transformed tiles may take, of all residues, to be near
 WINOGRAD_PAIRS = 1.04  # times as long as their multiply-adds take else: products of Winograd's with paired channels
+TILED_HELD = 1.5  # of what a group of tiles reads again and again: L2 that it takes to stay there, products in tiles
+TILED_SHOWN = 0.5  # as HIDDEN, for transformed weights that tile registers multiply
 WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
 
 # Products by Strassen's scheme.

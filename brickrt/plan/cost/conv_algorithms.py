@@ -19,7 +19,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import Axes, Axis, fits, known_axes
-from brickrt.ops.cpu.winograd.sizes import choose_sizes, transforms_once
+from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, choose_sizes, choose_tiled_sizes, transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape, TensorType
@@ -35,12 +35,14 @@ from brickrt.plan.cost.constants import (
     RAW_WEIGHT,
     STRIDED_MARGIN,
     STRIDED_READS,
+    TILED_HELD,
+    TILED_SHOWN,
     TRANSFORM_BYTES,
     TRANSFORM_FLOPS,
     WINOGRAD_MARGIN,
     WINOGRAD_PAIRS,
 )
-from brickrt.plan.cost.roofline import compute_us, products_at_a_time, read_us
+from brickrt.plan.cost.roofline import compute_us, overlapped_us, products_at_a_time, read_us
 from brickrt.plan.cost.strassen import (
     F32_BYTES,
     LEVELS,
@@ -51,14 +53,22 @@ from brickrt.plan.cost.strassen import (
     product_us,
     stored_growth,
 )
-from brickrt.plan.cost.tile_products import COMPUTED_SHARE, TILES, may_use_tiles, tile_weight_growth, tiles_us
+from brickrt.plan.cost.tile_products import (
+    COMPUTED_SHARE,
+    TILES,
+    may_use_tiles,
+    tile_weight_growth,
+    tiles_us,
+    transformed_tiles_us,
+)
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 PAIRS = "-paired"  # ends the names of Winograd's algorithms with paired channels
+TILED = "-tiles"  # ends the names of those whose products tile registers add
 EDGES = {
-    f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW) for m in (6, 5, 4, 3, 2)
+    f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW, TILED) for m in (6, 5, 4, 3, 2)
 }  # outputs of a tile along each dimension
 
 
@@ -122,7 +132,8 @@ def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype = FLOAT32) -> f
     if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
-    return known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+    growth = known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
+    return growth * PART_GROWTH if tiled(algorithm) else growth
 
 
 def added_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
@@ -135,7 +146,7 @@ def added_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
 def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int, constants: int) -> CoreShare:
     """What a core computes of a convolution by one of Winograd's algorithms."""
     if not keeps_weights(algorithm):
-        return CoreShare(boxes, pieces, constants, paired=pairs(algorithm))
+        return CoreShare(boxes, pieces, constants, paired=pairs(algorithm), tiled=tiled(algorithm))
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
@@ -152,6 +163,11 @@ def keeps_algorithm(node: Node, algorithm: str) -> bool:
 def pairs(algorithm: str) -> bool:
     """Whether one of Winograd's algorithms has paired channels."""
     return algorithm.removesuffix(RAW).endswith(PAIRS)
+
+
+def tiled(algorithm: str) -> bool:
+    """Whether tile registers add the products of one of Winograd's algorithms."""
+    return algorithm.endswith(TILED)
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
@@ -203,7 +219,8 @@ def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_
 class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
-    tiles, or `once` for each box, 0 where transformed weights are stored."""
+    tiles, or `once` for each box, 0 where transformed weights are stored. The products are of `paired` channels, or
+    added by tile registers if `tiled`."""
 
     boxes: int
     pieces: int
@@ -211,6 +228,7 @@ class CoreShare:
     raw_bytes: int = 0
     once: bool = False
     paired: bool = False
+    tiled: bool = False
 
 
 def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
@@ -224,14 +242,20 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
     panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0 and not share.once
     ob, bytes_ = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
-    sizes = choose_sizes(tiles, depth, ob, device.registers, bytes_, raw, share.paired)
+    if share.tiled:
+        sizes, panel = choose_tiled_sizes(tiles, depth, bytes_), int(panel * PART_GROWTH)
+    else:
+        sizes = choose_sizes(tiles, depth, ob, device.registers, bytes_, raw, share.paired)
     taps = _taps_per_output(swept)
-    products = sizes.t * axes.register_tiles(box[0], sides, sizes.t) * depth * taps * channels * blocks
+    register_tiles = axes.register_tiles(box[0], sides, sizes.t) * depth * taps
+    products = sizes.t * register_tiles * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
     stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
     live = stored if raw else live
-    again, first = read_us(live, live, device), read_us(stored, max(stored, share.constants), device)
+    beside = sizes.group * sizes.run * axes.planes * (blocks_in + blocks) * device.lanes * 4
+    kept = TILED_HELD * (live + beside) if share.tiled else live
+    again, first = read_us(live, kept, device), read_us(stored, max(stored, share.constants), device)
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
@@ -239,13 +263,17 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     near = held <= HELD * device.l2
     if share.paired:  # of three blocks of channels two are multiplied at once
         products *= (1 - channels // device.lanes // 3 / blocks_in) * WINOGRAD_PAIRS
-    arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
+    if share.tiled:
+        arithmetic = share.boxes * transformed_tiles_us(register_tiles, channels, blocks, device)
+    else:
+        arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
     if share.raw_bytes:
         made = share.boxes if share.once else sweeps
         each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
         arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
     streamed = share.pieces * first + (sweeps - share.pieces) * again
-    return max(arithmetic, streamed) + share.boxes * _transform_us(moved, device, near)
+    shown = TILED_SHOWN if share.tiled else 0.0
+    return overlapped_us(arithmetic, streamed, shown) + share.boxes * _transform_us(moved, device, near)
 
 
 def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
@@ -319,7 +347,8 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     names = [name for name, edge in EDGES.items() if fits(op, edge)]
     strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
     wide = device.pairs and graph.ins(node)[0].shape[1] >= 3 * device.lanes
-    names = [name for name in names if wide or not pairs(name)]
+    whole = device.tiles and max(op.strides) == 1 and {each.dtype for each in graph.ins(node)[:2]} == {FLOAT32}
+    names = [name for name in names if (wide or not pairs(name)) and (whole or not tiled(name))]
     if kernel.dtype == FLOAT16:
         return [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, name)]
     names = [name for name in names if not (keeps_weights(name) and pairs(name))]  # stored weights stand for them

@@ -16,6 +16,7 @@ from brickrt.ops.cpu.amx.sizes import (
     PLANE_PIXELS,
     ROW_BYTES,
     ROWS,
+    SPLIT,
     WORD,
     Factors,
     is_spread,
@@ -33,6 +34,8 @@ TILES = "tiles"
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 LEAST_CYCLES = 16  # of two tiles' product
 TILE_CYCLES = LEAST_CYCLES * 1.3  # of two tiles' product, with what is not hidden of loading them
+TRANSFORMED_SHARE = 1.5
+"""Times as long as products take else, of Winograd's algorithm: transformed weights and tiles pass through L2."""
 LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
 VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 BROUGHT_CYCLES = {FLOAT32: 8, FLOAT16: 2}
@@ -92,6 +95,15 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
     else:
         constants = 0
     return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
+
+
+def transformed_tiles_us(register_tiles: float, channels: int, blocks: int, device: DeviceSpec) -> float:
+    """Microseconds of the products of one of Winograd's algorithms, of so many register tiles of sixteen tiles in all
+    transformed planes, by so many blocks of output channels."""
+    units = -(-channels // SPLIT.unit)
+    products = register_tiles * units * blocks * len(SPLIT.order) * TILE_CYCLES
+    split = register_tiles * ROWS * units * SPLIT.parts * LINE_CYCLES
+    return (TRANSFORMED_SHARE * products + split) / _clock_mhz(device)
 
 
 def tile_steps(graph: Graph, node: Node) -> float:

@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.emit.magnitudes import FOUR, MOST
+from brickrt.ops.cpu.emit.magnitudes import FOUR
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
@@ -35,11 +35,18 @@ from brickrt.ops.cpu.winograd.sizes import (
     PAIRED,
     PAIRED_ONCE,
     STORED,
+    TILED,
     Sizes,
     choose_sizes,
     register_tiles,
 )
-from brickrt.ops.cpu.winograd.transforms import paired_weights, plane_sizes, returning_exponents, transformed_tiles
+from brickrt.ops.cpu.winograd.transforms import (
+    must_not_transform,
+    paired_weights,
+    plane_sizes,
+    returning_exponents,
+    transformed_tiles,
+)
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
@@ -87,12 +94,17 @@ class WinogradScheme(Kernel):
     @property
     def raw(self) -> bool:
         """Whether weights are packed as they are alone (`raw_products.py`)."""
-        return self.shape_class[5] not in (STORED, PAIRED)
+        return self.shape_class[5] not in (STORED, PAIRED, TILED)
 
     @property
     def paired(self) -> bool:
         """Whether a third of the products are of pairs of channels (`paired/products.py`)."""
         return self.shape_class[5] in (PAIRED, PAIRED_ONCE)
+
+    @property
+    def tiled(self) -> bool:
+        """Whether tile registers add the products (`tiled/products.py`)."""
+        return self.shape_class[5] == TILED
 
     @property
     def transforms_once(self) -> bool:
@@ -138,16 +150,14 @@ class WinogradScheme(Kernel):
             return self.decided[1]
         if self.paired:
             return 1
-        align, blocks = self.shape_class[1], self.out.channel_blocks
-        return 2 if blocks >= 2 and align % 2 == 0 else 1
+        return 2 if self.out.channel_blocks >= 2 and self.shape_class[1] % 2 == 0 else 1
 
     @cached_property
     def sizes(self) -> Sizes:
         """How many tiles are worked on at a time."""
         if self.decided:
             return self.decided[0]
-        _, _, tiles, depth, *_ = self.shape_class
-        anew = self.raw and not self.transforms_once
+        anew, (tiles, depth) = self.raw and not self.transforms_once, self.shape_class[2:4]
         return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, anew, self.paired)
 
     @property
@@ -209,8 +219,7 @@ class WinogradScheme(Kernel):
     @property
     def suspects_at(self) -> int:
         """Elements before the flags of `tile_ranges.py`: V, M, and room for a tile's inputs where they are gathered."""
-        gathered = self.depth_in * self.lanes if self.gathers else 0
-        return self.axes.planes * (self.plane_in + self.plane_out + gathered)
+        return self.axes.planes * (self.plane_in + self.plane_out + self.depth_in * self.lanes * self.gathers)
 
     @property
     def magnitudes_at(self) -> int:
@@ -341,8 +350,8 @@ class WinogradScheme(Kernel):
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
         if i == 1:
-            exponents = self.axes.planes * self._padded * (self.raw and self.paired)
-            elements = self.transformed_elements + self.exponents_at + exponents
+            elements = self.transformed_elements + self.exponents_at
+            elements += self.axes.planes * self._padded * (self.raw and self.paired)
             return elements * self.raw_type.itemsize // self.ins[1].dtype.itemsize
         return self._padded if i == 2 and self.op.bias else super().packed_elements(i)
 
@@ -389,9 +398,3 @@ class WinogradScheme(Kernel):
         w = w.transpose(0, 2, 4, 6, 1, 3, 5)  # [M, swept, s, s, C, down, across]
         w = w.reshape(w.shape[0], w.shape[1], self.axes.residues, w.shape[4], down.taps, across.taps)
         return transformed_tiles(w, self.ob * self.lanes, down, across)
-
-
-def must_not_transform(w: np.ndarray) -> np.ndarray:
-    """[1] where weights are not finite, or so large that sums of them may not be; else [0]. Of their type."""
-    largest = max(w.max(initial=0), -w.min(initial=0)) if np.isfinite(w).all() else np.inf
-    return np.array([float(largest) >= 2.0**MOST], w.dtype)

@@ -10,6 +10,9 @@ WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, whi
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
 PAIRED = 3  # before the run, for products with paired channels (`paired/products.py`)
 PAIRED_ONCE = 4  # for each box, for such products
+TILED = 5  # before the run, in parts that tile registers multiply (`tiled/products.py`)
+TILE_ROWS = 16  # tiles of a register tile of such products
+PART_GROWTH = 1.5  # bytes of a weight in parts over those of float32
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
@@ -47,6 +50,15 @@ def choose_sizes(
         return Sizes(t, t, 1)
     group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR else 3)
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
+
+
+def choose_tiled_sizes(tiles: int, planes: int, weight_bytes: int) -> Sizes:
+    """The same for products in tile registers, of weights that take so many bytes as float32: two register tiles while
+    the weights stay in L2 beside them, else as many as there may be."""
+    blocks = -(-tiles // TILE_ROWS)
+    most = MOST_BLOCKS // 2 if PART_GROWTH * weight_bytes <= NEAR else MOST_BLOCKS
+    group = TILE_ROWS * -(-blocks // -(-blocks // most))
+    return Sizes(TILE_ROWS, group, min(planes, MOST_BLOCKS * TILE_ROWS // group))
 
 
 def register_tiles(ob: int, registers: int, paired: bool = False) -> list[int]:

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import fill
-from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE
+from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, MOST
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
 
 TINY = np.finfo(np.float32).tiny
@@ -78,6 +78,12 @@ def transformed_tiles(w: np.ndarray, width: int, down: Axis, across: Axis) -> It
 def _transform(both: np.ndarray, filters: np.ndarray, out: np.ndarray) -> None:
     for start in range(0, filters.shape[1], CHUNK):
         out[:, start : start + CHUNK] = both @ filters[:, start : start + CHUNK].astype(np.float64)
+
+
+def must_not_transform(w: np.ndarray) -> np.ndarray:
+    """[1] where weights are not finite, or so large that sums of them may not be; else [0]. Of their type."""
+    largest = max(w.max(initial=0), -w.min(initial=0)) if np.isfinite(w).all() else np.inf
+    return np.array([float(largest) >= 2.0**MOST], w.dtype)
 
 
 def plane_sizes(axes: Axes) -> np.ndarray:
