@@ -248,7 +248,6 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
         sizes = choose_sizes(tiles, depth, ob, device.registers, bytes_, raw, share.paired)
     taps = _taps_per_output(swept)
     register_tiles = axes.register_tiles(box[0], sides, sizes.t) * depth * taps
-    products = sizes.t * register_tiles * channels * blocks
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     live = axes.products * panel * taps / swept.r
     stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
@@ -261,12 +260,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
     near = held <= HELD * device.l2
-    if share.paired:  # of three blocks of channels two are multiplied at once
-        products *= (1 - channels // device.lanes // 3 / blocks_in) * WINOGRAD_PAIRS
-    if share.tiled:
-        arithmetic = share.boxes * transformed_tiles_us(register_tiles, channels, blocks, device)
-    else:
-        arithmetic = share.boxes * compute_us(products, device, RAW_SHARE if raw else PRODUCT_SHARE)
+    arithmetic = share.boxes * _products_us(register_tiles, sizes.t, channels, blocks, device, share)
     if share.raw_bytes:
         made = share.boxes if share.once else sweeps
         each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
@@ -274,6 +268,19 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     streamed = share.pieces * first + (sweeps - share.pieces) * again
     shown = TILED_SHOWN if share.tiled else 0.0
     return overlapped_us(arithmetic, streamed, shown) + share.boxes * _transform_us(moved, device, near)
+
+
+def _products_us(
+    register_tiles: float, most: int, channels: int, blocks: int, device: DeviceSpec, share: CoreShare
+) -> float:
+    """Microseconds of the products of a box, in register tiles of up to `most` tiles."""
+    if share.tiled:
+        return transformed_tiles_us(register_tiles, channels, blocks, device)
+    products = most * register_tiles * channels * blocks
+    if share.paired:  # of three blocks of channels two are multiplied at once
+        products *= (1 - channels // device.lanes // 3 / -(-channels // device.lanes)) * WINOGRAD_PAIRS
+    made_anew = share.raw_bytes > 0 and not share.once
+    return compute_us(products, device, RAW_SHARE if made_anew else PRODUCT_SHARE)
 
 
 def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:

@@ -79,7 +79,7 @@ def test_weights_that_do_not_stay_beside_tiles_are_read_again():
 
 
 def test_the_least_work():
-    """Of the products of Winograd's algorithm, at the peak of tiles."""
+    """Products of Winograd's algorithm at the peak of tiles."""
     graph, _ = layer(64, 28)
     vectors, tiles = (multiply_adds(graph, graph.nodes[0], name) for name in ("winograd4", NAME))
     assert tiles == pytest.approx(vectors * 6 / 16)

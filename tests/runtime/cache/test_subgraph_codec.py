@@ -28,7 +28,7 @@ def plan_of(network: str, options: PlanOptions, gpu: bool = False) -> Plan:
     """A plan of a network of the zoo."""
     kind = TensorType((1, 3, 64, 64), np.dtype(np.float32))
     graph = specialize(first_stage(load(zoo.build(network, size=64))), {"x": kind}, {}).graph
-    device: DeviceSpec = PRESETS["h100"] if gpu else host_device()
+    device: DeviceSpec = PRESETS["h100"] if gpu else replace(host_device(), tiles=False)
     return make_plan(graph, device, options)
 
 

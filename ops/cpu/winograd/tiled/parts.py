@@ -17,7 +17,7 @@ from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.tiled.scheme import TILE_FLOATS, TiledScheme
 
 
-class Parts:
+class SplitInput:
     """Emits the splitting of a plane's units: whole ones in any place, one after the other, and what is left."""
 
     def __init__(self, frame: WinogradFrame, kernel: TiledScheme) -> None:
@@ -116,7 +116,7 @@ class Parts:
             f.b.store(value, f.address(line, part * TILE_BYTES, BYTE), align=ROW_BYTES)
 
     def vector(self, place: ir.Value, block: int, count: int) -> ir.Value:
-        """Of a tile's block of channels, `count` that are there; zeros for others."""
+        """The `count` channels that are there of a tile's block; zeros for others."""
         f, k = self.f, self.k
         if count <= 0:
             return zeros(self.frame.kind)

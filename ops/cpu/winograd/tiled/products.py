@@ -17,7 +17,7 @@ from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.products import Products
-from brickrt.ops.cpu.winograd.tiled.parts import Parts
+from brickrt.ops.cpu.winograd.tiled.parts import SplitInput
 from brickrt.ops.cpu.winograd.tiled.scheme import TILE_FLOATS, TiledScheme
 
 TILES = BLOCKS = 2  # of pixels and of output channels, whose sums are in registers at a time
@@ -34,7 +34,7 @@ class TiledProducts(Products):
         super().__init__(frame)
         self.k = kernel
         self.registers = TileRegisters(self.f)
-        self.parts = Parts(frame, kernel)
+        self.parts = SplitInput(frame, kernel)
 
     def emit(self, group: TileGroup) -> None:
         """See `Products`; the parts of the first plane are told apart before."""
