@@ -9,8 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from brickrt.ops.cpu.products.conv_geometry import chunk_channels, windows
-from brickrt.ops.cpu.products.rows.pace import MOST_PIXELS
+from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS, chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import View

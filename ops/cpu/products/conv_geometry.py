@@ -16,6 +16,9 @@ POINT = RowWindow(1, 1, 1, 1, 0)
 CHUNK_BYTES, WHOLE_BYTES = 2**16, 2**18
 """Weights of a block of output channels that all pixels are swept over before the next ones; so many that they are
 swept at once."""
+MOST_PIXELS = 512
+"""Pixels that share chunks of weights (`rows/pace.py`) where these are what memory brings; more of them wait for it a
+short time."""
 
 
 def windows(op: Conv | ConvTranspose, spatial: Sequence[int]) -> list[RowWindow]:

@@ -14,12 +14,12 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
 AHEAD = 4  # chunks between the one in use and the one asked for
 FEWEST_STEPS = 256  # multiplications of an output from which on there are chunks
-MOST_PIXELS = 512  # which share weights where these are what memory brings; more of them wait for it a short time
 
 
 def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:
