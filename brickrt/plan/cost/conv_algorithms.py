@@ -253,7 +253,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
     live = stored if raw else live
     beside = sizes.group * sizes.run * axes.planes * (blocks_in + blocks) * device.lanes * 4
-    kept = TILED_HELD * (live + beside) if share.tiled else live
+    kept = TILED_HELD * (live + beside) if device.tiles else live
     again, first = read_us(live, kept, device), read_us(stored, max(stored, share.constants), device)
     planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
