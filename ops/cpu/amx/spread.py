@@ -12,7 +12,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.sizes import LANES
-from brickrt.ops.cpu.amx.views import DIMS, ConvImages
+from brickrt.ops.cpu.amx.views import BlockedImages
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I1, Index
 from brickrt.ops.operators.conv import ConvTranspose
@@ -28,7 +28,7 @@ def cuts_windows(op: Op, boxes: Boxes, extents: Sequence[int]) -> bool:
     return bool(np.any(boxes.lo[:, 2:] % steps) or np.any(ends))
 
 
-class SpreadView(ConvImages):
+class SpreadView(BlockedImages):
     """Pixels of the input, and as many channels of the output as it has, for each tap: whole vectors."""
 
     op: ConvTranspose
@@ -42,26 +42,6 @@ class SpreadView(ConvImages):
     def columns(self) -> int:
         """Channels of all taps."""
         return math.prod(self.op.kernel) * self.channels_each
-
-    @property
-    def kernel(self) -> Sequence[int]:
-        """A pixel of the input."""
-        return (1,) * DIMS
-
-    @property
-    def strides(self) -> Sequence[int]:
-        """Each pixel of the input."""
-        return (1,) * DIMS
-
-    @property
-    def dilations(self) -> Sequence[int]:
-        """There is one tap."""
-        return (1,) * DIMS
-
-    @property
-    def pads(self) -> Sequence[int]:
-        """There is no padding."""
-        return (0,) * DIMS
 
     @property
     def steps_out(self) -> Sequence[int]:

@@ -113,8 +113,8 @@ class ImageView(ABC):
         return I1(1)
 
 
-class ConvImages(ImageView):
-    """A convolution of blocked images."""
+class BlockedImages(ImageView):
+    """Blocked images, as convolutions have them."""
 
     op: Conv | ConvTranspose
 
@@ -130,26 +130,6 @@ class ConvImages(ImageView):
     def columns(self) -> int:
         """Channels of the output."""
         return self.out.shape[1]
-
-    @property
-    def kernel(self) -> Sequence[int]:
-        """The operator's."""
-        return self._three(self.op.kernel, 1)
-
-    @property
-    def strides(self) -> Sequence[int]:
-        """The operator's."""
-        return self._three(self.op.strides, 1)
-
-    @property
-    def dilations(self) -> Sequence[int]:
-        """The operator's."""
-        return self._three(self.op.dilations, 1)
-
-    @property
-    def pads(self) -> Sequence[int]:
-        """The operator's, before the first pixel."""
-        return self._three(self.op.pads, 0)
 
     @property
     def extents(self) -> Sequence[Index]:
@@ -185,6 +165,30 @@ class ConvImages(ImageView):
     def index(self, f: FunctionEmitter, batch: Sequence[Index], channel: Index, pixel: Sequence[Index]) -> list[Index]:
         """An image, a channel, and as many spatial dimensions as there are."""
         return [batch[0], channel, *pixel[DIMS - (self.out.type.rank - 2) :]]
+
+
+class ConvImages(BlockedImages):
+    """A convolution."""
+
+    @property
+    def kernel(self) -> Sequence[int]:
+        """The operator's."""
+        return self._three(self.op.kernel, 1)
+
+    @property
+    def strides(self) -> Sequence[int]:
+        """The operator's."""
+        return self._three(self.op.strides, 1)
+
+    @property
+    def dilations(self) -> Sequence[int]:
+        """The operator's."""
+        return self._three(self.op.dilations, 1)
+
+    @property
+    def pads(self) -> Sequence[int]:
+        """The operator's, before the first pixel."""
+        return self._three(self.op.pads, 0)
 
 
 class MatMulLines(ImageView):

@@ -70,6 +70,7 @@ class WinogradMaker:
     raw: bool = False
     paired: bool = False
     prefetches: ClassVar[bool] = WinogradKernel.prefetches
+    made: ClassVar[type[WinogradKernel]] = WinogradKernel
 
     def __call__(
         self,
@@ -83,7 +84,7 @@ class WinogradMaker:
     ) -> WinogradKernel:
         """The kernel of a class of `classify`."""
         assert isinstance(op, Conv)
-        return WinogradKernel(op, ins, out, isa, packed, shape_class, prefetched)
+        return self.made(op, ins, out, isa, packed, shape_class, prefetched)
 
     def classify(
         self, op: Op, ins: Sequence[Operand], out: Operand, boxes: Boxes, isa: Isa

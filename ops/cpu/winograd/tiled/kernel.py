@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.winograd.axes import Axes
 from brickrt.ops.cpu.winograd.frame import WinogradFrame
@@ -17,7 +15,6 @@ from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.sizes import TILED
 from brickrt.ops.cpu.winograd.tiled.products import TiledProducts
 from brickrt.ops.cpu.winograd.tiled.scheme import TiledScheme
-from brickrt.ops.operators.conv import Conv
 
 
 class TiledWinogradKernel(TiledScheme, WinogradKernel):
@@ -39,19 +36,7 @@ class TiledWinogradKernel(TiledScheme, WinogradKernel):
 class TiledWinogradMaker(WinogradMaker):
     """Makes Winograd kernels whose products tile registers add."""
 
-    def __call__(
-        self,
-        op: Op,
-        ins: tuple[Operand, ...],
-        out: Operand,
-        isa: Isa,
-        packed: tuple[bool, ...],
-        shape_class: tuple[int, ...],
-        prefetched: tuple[PrefetchedOperand, ...] = (),
-    ) -> TiledWinogradKernel:
-        """The kernel of a class of `classify`."""
-        assert isinstance(op, Conv)
-        return TiledWinogradKernel(op, ins, out, isa, packed, shape_class, prefetched)
+    made: ClassVar[type[WinogradKernel]] = TiledWinogradKernel
 
     def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
         """See `WinogradMaker`."""
