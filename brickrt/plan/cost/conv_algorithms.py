@@ -10,39 +10,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
-from functools import lru_cache
 
 import ml_dtypes
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.winograd.axes import Axes, Axis, fits, known_axes
-from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, choose_sizes, choose_tiled_sizes, transforms_once
+from brickrt.ops.cpu.winograd.axes import fits, known_axes
+from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.types import Shape, TensorType
+from brickrt.ops.types import TensorType
 from brickrt.plan.cost.arithmetic import product_only_us
 from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
-    GATHERED,
-    GATHERED_CHANNELS,
-    HELD,
-    PAIRED_RAW_WEIGHT,
-    PRODUCT_SHARE,
-    RAW_SHARE,
-    RAW_WEIGHT,
     STRIDED_MARGIN,
-    STRIDED_READS,
-    TILED_HELD,
-    TILED_SHOWN,
-    TRANSFORM_BYTES,
-    TRANSFORM_FLOPS,
     WINOGRAD_MARGIN,
-    WINOGRAD_PAIRS,
 )
-from brickrt.plan.cost.roofline import compute_us, overlapped_us, products_at_a_time, read_us
+from brickrt.plan.cost.roofline import compute_us, products_at_a_time, read_us
 from brickrt.plan.cost.strassen import (
     F32_BYTES,
     LEVELS,
@@ -59,8 +44,8 @@ from brickrt.plan.cost.tile_products import (
     may_use_tiles,
     tile_weight_growth,
     tiles_us,
-    transformed_tiles_us,
 )
+from brickrt.plan.cost.winograd_times import CoreShare, live_taps, winograd_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
@@ -213,108 +198,6 @@ def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_
     weights = math.prod(int(np.count_nonzero(t)) for t in taps) * x[1] * out[1] * each
     arithmetic = compute_us(products / at_a_time, device, DIRECT_SHARE)
     return max(arithmetic, read_us(weights, max(weights, constants), device))
-
-
-@dataclass(frozen=True)
-class CoreShare:
-    """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
-    graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
-    tiles, or `once` for each box, 0 where transformed weights are stored. The products are of `paired` channels, or
-    added by tile registers if `tiled`."""
-
-    boxes: int
-    pieces: int
-    constants: int
-    raw_bytes: int = 0
-    once: bool = False
-    paired: bool = False
-    tiled: bool = False
-
-
-def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
-    """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input.
-
-    The weights of each piece of channels come once from where all constants lie, then from where those of a box do.
-    """
-    swept = axes.swept
-    depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
-    blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
-    tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
-    panel, raw = swept.r * channels * blocks * device.lanes * 4, share.raw_bytes > 0 and not share.once
-    ob, bytes_ = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
-    if share.tiled:
-        sizes, panel = choose_tiled_sizes(tiles, depth, bytes_), int(panel * PART_GROWTH)
-    else:
-        sizes = choose_sizes(tiles, depth, ob, device.registers, bytes_, raw, share.paired)
-    taps = _taps_per_output(swept)
-    register_tiles = axes.register_tiles(box[0], sides, sizes.t) * depth * taps
-    sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
-    live = axes.products * panel * taps / swept.r
-    stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
-    live = stored if raw else live
-    beside = sizes.group * sizes.run * axes.planes * (blocks_in + blocks) * device.lanes * 4
-    kept = TILED_HELD * (live + beside) if device.tiles else live
-    again, first = read_us(live, kept, device), read_us(stored, max(stored, share.constants), device)
-    planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
-    vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
-    moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
-    held = sizes.group * axes.planes * axes.residues * min(swept.reach, planes_in) * blocks_in * device.lanes * 4
-    near = held <= HELD * device.l2
-    arithmetic = share.boxes * _products_us(register_tiles, sizes.t, channels, blocks, device, share)
-    if share.raw_bytes:
-        made = share.boxes if share.once else sweeps
-        each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
-        arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
-    streamed = share.pieces * first + (sweeps - share.pieces) * again
-    shown = TILED_SHOWN if share.tiled else 0.0
-    return overlapped_us(arithmetic, streamed, shown) + share.boxes * _transform_us(moved, device, near)
-
-
-def _products_us(
-    register_tiles: float, most: int, channels: int, blocks: int, device: DeviceSpec, share: CoreShare
-) -> float:
-    """Microseconds of the products of a box, in register tiles of up to `most` tiles."""
-    if share.tiled:
-        return transformed_tiles_us(register_tiles, channels, blocks, device)
-    products = most * register_tiles * channels * blocks
-    if share.paired:  # of three blocks of channels two are multiplied at once
-        products *= (1 - channels // device.lanes // 3 / -(-channels // device.lanes)) * WINOGRAD_PAIRS
-    made_anew = share.raw_bytes > 0 and not share.once
-    return compute_us(products, device, RAW_SHARE if made_anew else PRODUCT_SHARE)
-
-
-def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
-    """How many vectors of a plane of the input take as long to read as one place of a tile."""
-    if axes.residues == 1:
-        return blocks
-    if channels <= GATHERED_CHANNELS:
-        each = axes.residues * channels
-        return -(-each // lanes) + GATHERED * each / lanes
-    return STRIDED_READS * axes.residues * blocks
-
-
-def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
-    level = "l2" if near else device.shared[0]
-    gbps = device.bandwidth_at(level, device.cores) / device.cores
-    return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / gbps) / 1e3
-
-
-@lru_cache(maxsize=1 << 10)
-def _taps_per_output(axis: Axis) -> float:
-    """Mean number of taps that fall on the tensor along a swept axis, were the output as long as the input."""
-    if axis.dim is None:
-        return 1.0
-    outputs = (axis.extent - 1) // axis.stride + 1
-    return live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
-
-
-@lru_cache(maxsize=1 << 10)
-def live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
-    """For each tap of a dimension, the number of outputs for which it falls on the tensor; nobody may change it."""
-    at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
-    found = ((at >= 0) & (at < extent)).sum(axis=0)
-    found.flags.writeable = False
-    return found
 
 
 def _is_blocked(layouts: Mapping[str, str], node: Node) -> bool:

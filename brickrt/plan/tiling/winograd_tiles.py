@@ -14,8 +14,9 @@ from brickrt.ops.cpu.winograd.axes import Axes, known_axes
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import UNEVEN_WINOGRAD
-from brickrt.plan.cost.conv_algorithms import EDGES, core_share, winograd_us
+from brickrt.plan.cost.conv_algorithms import EDGES, core_share
 from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.cost.winograd_times import winograd_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 

@@ -5,7 +5,7 @@ How many tiles a register tile has is a size: broad code has products for each n
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from llvmlite import ir
@@ -57,9 +57,41 @@ class Products:
                 acc = Accumulators.create(f, [zeros(frame.kind)] * count, t, frame.dtype, k.lanes)
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                     weights = self.panel(plane, tile, tap, residue)
-                    self.sweep(acc, weights, residue, plane, f.add(f.mul(slot(frame, z), k.room[0] // k.most), g))
+                    ask = self.asker(group, live, (at, g), self.following(plane, block, (tap, residue)))
+                    place = f.add(f.mul(slot(frame, z), k.room[0] // k.most), g)
+                    self.sweep(acc, weights, residue, plane, place, ask)
                 row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
                 self.store(acc, plane, row, f.sub(block, frame.first_block))
+
+    def following(self, plane: Index, block: Index, which: tuple[Index, Index]) -> Index:
+        """Elements before the weights that the box reads after those of a tile of blocks in a plane, `which` are of a
+        swept tap and a residue: those of the next tile, or of the first in the next plane. May lie past the end."""
+        f, frame, ob = self.f, self.frame, self.k.ob
+        last = f.b.icmp_signed(">=", f.value(f.add(block, ob)), f.value(frame.last_block))
+        tile = frame.choose(last, f.div(frame.first_block, ob), f.add(f.div(block, ob), 1))
+        return self.number(f.add(plane, frame.choose(last, 1, 0)), tile, *which)
+
+    def asker(
+        self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], following: Index
+    ) -> Callable[[Index], None] | None:
+        """What asks in each step of a register tile at `place` for its share of the weights at `following`, which all
+        tiles of a group bring to L2 at an even pace; None where the processor does that best by itself."""
+        f, k, (at, g) = self.f, self.k, place
+        if not k.isa.paces_weights:
+            return None
+        in_row = f.value(f.sub(live[1], live[0]))
+        tiles = f.value(f.mul(f.sub(group.hi, group.lo), in_row))
+        width = k.ob * k.lanes
+        each = f.b.udiv(f.b.add(tiles, I64(width - 1)), tiles)
+        number = f.add(f.mul(f.sub(at, group.lo), in_row), f.sub(g, live[0]))
+        first = f.add(following, f.mul(f.mul(number, self.channels_of_tap), each))
+        start = f.address(self.frame.w, first, self.frame.dtype)
+        return lambda step: f.prefetch(start, f.mul(step, each), self.frame.dtype, near=False)
+
+    @property
+    def channels_of_tap(self) -> int:
+        """Steps of a sweep over the input channels of a tap and a residue."""
+        return self.k.ins[0].shape[1] * (self.k.axes.residues if self.k.gathers else 1)
 
     def register_tiles(self) -> Iterator[int]:
         """for t in k.counts: what is emitted in the meantime runs where register tiles have t tiles."""
@@ -103,36 +135,57 @@ class Products:
 
     def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
         """Address of the weights of a plane for a tile of blocks, at a swept tap and a residue."""
+        return self.f.address(self.frame.w, self.number(plane, tile, tap, residue), self.frame.dtype)
+
+    def number(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
+        """Elements before those weights, as they are stored."""
         f, k = self.f, self.k
         number = f.add(f.mul(plane, -(-k.out.channel_blocks // k.ob)), tile)
         first = f.add(f.mul(f.add(f.mul(number, k.axes.swept.r), tap), k.axes.residues), residue)
-        return f.address(self.frame.w, f.mul(first, k.ins[0].shape[1] * k.ob * k.lanes), self.frame.dtype)
+        return f.mul(first, k.ins[0].shape[1] * k.ob * k.lanes)
 
-    def sweep(self, acc: Accumulators, weights: ir.Value, residue: Index, plane: Index, block: Index) -> None:
-        """Adds all input channels of a residue at one swept tap; `block` is the register tile in V."""
-        f, k, frame = self.f, self.k, self.frame
-        channels = k.ins[0].shape[1] * (k.axes.residues if k.gathers else 1)
+    def sweep(
+        self,
+        acc: Accumulators,
+        weights: ir.Value,
+        residue: Index,
+        plane: Index,
+        block: Index,
+        ask: Callable[[Index], None] | None = None,
+    ) -> None:
+        """Adds all input channels of a residue at one swept tap; `block` is the register tile in V, and `ask` emits
+        prefetches in the step of a channel."""
+        f, k, frame, channels = self.f, self.k, self.frame, self.channels_of_tap
         vector = f.add(f.mul(block, k.depth_in), f.mul(residue, k.blocks_in))
         at = f.add(f.mul(plane, k.plane_in), f.mul(vector, acc.pixels * k.lanes))
         pixels = f.address(frame.v, at, frame.dtype)
         whole, tail = divmod(channels, k.lanes)
         with f.loop(0, whole) as c:
-            self.channels(acc, pixels, weights, c, k.lanes)
+            self.channels(acc, pixels, weights, c, k.lanes, ask)
         if tail:
-            self.channels(acc, pixels, weights, whole, tail)
+            self.channels(acc, pixels, weights, whole, tail, ask)
 
-    def channels(self, acc: Accumulators, pixels: ir.Value, weights: ir.Value, c: Index, channels: int) -> None:
+    def channels(
+        self,
+        acc: Accumulators,
+        pixels: ir.Value,
+        weights: ir.Value,
+        c: Index,
+        channels: int,
+        ask: Callable[[Index], None] | None = None,
+    ) -> None:
         """The `channels` channels of block `c`."""
         f, k, dtype = self.f, self.k, self.frame.dtype
         width = k.ob * k.lanes
         rows = f.address(weights, f.mul(c, k.lanes * width), dtype)
-        acc.multiply_add(
-            f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype),
-            [t * k.lanes for t in range(acc.pixels)],
-            1,
-            channels,
-            lambda lane, j: f.load(rows, f.add(f.mul(lane, width), j * k.lanes), dtype, k.lanes),
-        )
+
+        def weight(lane: Index, j: int) -> ir.Value:
+            if ask and j == 0:
+                ask(f.add(f.mul(c, k.lanes), lane))
+            return f.load(rows, f.add(f.mul(lane, width), j * k.lanes), dtype, k.lanes)
+
+        start = f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype)
+        acc.multiply_add(start, [t * k.lanes for t in range(acc.pixels)], 1, channels, weight)
 
     def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
         """Writes a register tile to M."""

@@ -158,7 +158,8 @@ class WinogradScheme(Kernel):
         if self.decided:
             return self.decided[0]
         anew, (tiles, depth) = self.raw and not self.transforms_once, self.shape_class[2:4]
-        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, anew, self.paired)
+        paced = self.isa.paces_weights
+        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, anew, self.paired, paced)
 
     @property
     def room(self) -> tuple[int, int]:

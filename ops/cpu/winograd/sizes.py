@@ -15,6 +15,12 @@ TILE_ROWS = 16  # tiles of a register tile of such products
 PART_GROWTH = 1.5  # bytes of a weight in parts over those of float32
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
+LATENCY, STEP, WEIGHTS = (
+    8,
+    0.25,
+    9.0,
+)  # multiply-adds that must be under way; cycles beside those of a step, of a block of
+SHOWN = 0.2  # channels; cycles until a vector of weights has come; and the share of less work that more does not hide
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
 
 
@@ -34,13 +40,22 @@ def transforms_once(weight_bytes: int) -> bool:
 
 
 def choose_sizes(
-    tiles: int, planes: int, ob: int, registers: int, weight_bytes: int, raw: bool = False, paired: bool = False
+    tiles: int,
+    planes: int,
+    ob: int,
+    registers: int,
+    weight_bytes: int,
+    raw: bool = False,
+    paired: bool = False,
+    paced: bool = False,
 ) -> Sizes:
     """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels, perhaps `paired`.
 
     One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
-    and transformed anew for each group.
+    and transformed anew for each group. Where processors have weights `paced` (`Isa.paces_weights`), what takes least.
     """
+    if paced and not raw and not paired and weight_bytes > NEAR:
+        return _paced_sizes(tiles, planes, ob, registers)
     t = register_tile(tiles, ob, registers, paired)
     blocks = -(-tiles // t)
     if raw:
@@ -50,6 +65,22 @@ def choose_sizes(
         return Sizes(t, t, 1)
     group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR else 3)
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
+
+
+@lru_cache(maxsize=1 << 12)
+def _paced_sizes(tiles: int, planes: int, ob: int, registers: int) -> Sizes:
+    """The sizes of least time: products of a group, and weights that come in the meantime, which are not all hidden."""
+    counts = register_tiles(ob, registers)
+    tries: list[tuple[float, int, Sizes]] = []
+    for t in counts:
+        blocks, most = -(-tiles // t), MOST_BLOCKS * counts[0] // t
+        each = -(-blocks // -(-blocks // most))
+        run = min(planes, max(1, SHARED_TILES // (t * each)))
+        step = run * (max(t * ob, LATENCY) / (2 * ob) + STEP)
+        groups = [each * step] * (blocks // each) + [blocks % each * step] * (blocks % each > 0)
+        cycles = sum(max(us, WEIGHTS) + SHOWN * min(us, WEIGHTS) for us in groups) / run
+        tries.append((cycles, -t, Sizes(t, t * each, run)))
+    return min(tries)[-1]
 
 
 def choose_tiled_sizes(tiles: int, planes: int, weight_bytes: int) -> Sizes:

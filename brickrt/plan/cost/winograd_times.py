@@ -1,0 +1,183 @@
+"""How long one of Winograd's algorithms takes a core: products, weights that are read beside them, and transforms."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+
+from brickrt.ops.cpu.winograd.axes import Axes, Axis
+from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, Sizes, choose_sizes, choose_tiled_sizes
+from brickrt.ops.types import Shape
+from brickrt.plan.cost.constants import (
+    GATHERED,
+    GATHERED_CHANNELS,
+    HELD,
+    PACED_NEAR,
+    PACED_RAW,
+    PACED_READ,
+    PACED_SHOWN,
+    PACED_SPILL,
+    PAIRED_RAW_WEIGHT,
+    PRODUCT_SHARE,
+    RAW_SHARE,
+    RAW_WEIGHT,
+    STRIDED_READS,
+    TILED_HELD,
+    TILED_SHOWN,
+    TRANSFORM_BYTES,
+    TRANSFORM_FLOPS,
+    WINOGRAD_PAIRS,
+)
+from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us
+from brickrt.plan.cost.tile_products import transformed_tiles_us
+from brickrt.plan.device.device_spec import DeviceSpec
+
+
+@dataclass(frozen=True)
+class CoreShare:
+    """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
+    graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
+    tiles, or `once` for each box, 0 where transformed weights are stored. The products are of `paired` channels, or
+    added by tile registers if `tiled`."""
+
+    boxes: int
+    pieces: int
+    constants: int
+    raw_bytes: int = 0
+    once: bool = False
+    paired: bool = False
+    tiled: bool = False
+
+    @property
+    def anew(self) -> bool:
+        """Whether weights are transformed for each group of tiles."""
+        return self.raw_bytes > 0 and not self.once
+
+    def paced(self, device: DeviceSpec) -> bool:
+        """Whether tiles ask for transformed weights at an even pace."""
+        return device.paces_weights and not (self.raw_bytes or self.tiled)
+
+
+def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
+    """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input.
+
+    The weights of each piece of channels come once from where all constants lie, then from where those of a box do.
+    """
+    swept = axes.swept
+    depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
+    blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
+    tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
+    panel = swept.r * channels * blocks * device.lanes * 4
+    sizes = _sizes(axes, tiles, depth, blocks, panel, device, share)
+    panel = int(panel * PART_GROWTH) if share.tiled else panel
+    register_tiles = axes.register_tiles(box[0], sides, sizes.t) * depth * _taps_per_output(swept)
+    sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
+    arithmetic = share.boxes * _products_us(register_tiles, sizes.t, channels, blocks, device, share)
+    if share.raw_bytes:
+        made = share.boxes if share.once else sweeps
+        each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
+        arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
+    group = sizes.group * axes.planes * device.lanes * 4  # bytes of a block of channels
+    weights = _Weights.of(axes, panel, group * sizes.run * (blocks_in + blocks), device, share)
+    planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
+    vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
+    moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
+    held = group * axes.residues * min(swept.reach, planes_in) * blocks_in
+    near = weights.kept <= device.l2 if share.paced(device) else held <= HELD * device.l2
+    transforms = _transform_us(moved, device, near)
+    if share.paced(device):
+        image = box[0] * channels * math.prod(axis.extent for axis in axes) * 4
+        read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
+        transforms += PACED_READ * read_us(min(read, image), image, device)
+    us = weights.beside_us(arithmetic, sweeps, device, share) + share.boxes * transforms
+    return us * PACED_RAW if device.paces_weights and share.raw_bytes else us
+
+
+def _sizes(axes: Axes, tiles: int, depth: int, blocks: int, panel: int, device: DeviceSpec, share: CoreShare) -> Sizes:
+    """How many tiles the kernel of a box works on at a time; a plane of its weights is a `panel` of so many bytes."""
+    ob, nbytes = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
+    if share.tiled:
+        return choose_tiled_sizes(tiles, depth, nbytes)
+    return choose_sizes(tiles, depth, ob, device.registers, nbytes, share.anew, share.paired, device.paces_weights)
+
+
+@dataclass(frozen=True)
+class _Weights:
+    """Bytes of the weights of a box: as they are `stored`, as tiles read them (`live`), and what a cache must hold for
+    these to stay in it (`kept`)."""
+
+    stored: float
+    live: float
+    kept: float
+
+    @staticmethod
+    def of(axes: Axes, panel: int, beside: int, device: DeviceSpec, share: CoreShare) -> _Weights:
+        """Where planes have panels of so many bytes, with so many bytes of tiles `beside` them."""
+        live = axes.products * panel * _taps_per_output(axes.swept) / axes.swept.r
+        stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
+        live = stored if share.anew else live
+        kept = TILED_HELD * (live + beside) if device.tiles or device.paces_weights else live
+        return _Weights(stored, live, kept)
+
+    def beside_us(self, arithmetic: float, sweeps: int, device: DeviceSpec, share: CoreShare) -> float:
+        """Microseconds in which a core reads them so many times beside arithmetic that takes so long in all. What is
+        asked for at an even pace comes in the time of the same sweep over weights."""
+        again = read_us(self.live, self.kept, device)
+        first = read_us(self.stored, max(self.stored, share.constants), device)
+        others = sweeps - share.pieces
+        if not share.paced(device):
+            return overlapped_us(arithmetic, share.pieces * first + others * again, TILED_SHOWN * share.tiled)
+        each = arithmetic / sweeps
+        us = (overlapped_us(each, PACED_READ * reading, PACED_SHOWN) for reading in (first, again))
+        return sum(count * time for count, time in zip((share.pieces, others), us, strict=True))
+
+
+def _products_us(
+    register_tiles: float, most: int, channels: int, blocks: int, device: DeviceSpec, share: CoreShare
+) -> float:
+    """Microseconds of the products of a box, in register tiles of up to `most` tiles."""
+    if share.tiled:
+        return transformed_tiles_us(register_tiles, channels, blocks, device)
+    products = most * register_tiles * channels * blocks
+    if share.paired:  # of three blocks of channels two are multiplied at once
+        products *= (1 - channels // device.lanes // 3 / -(-channels // device.lanes)) * WINOGRAD_PAIRS
+    return compute_us(products, device, RAW_SHARE if share.anew else PRODUCT_SHARE)
+
+
+def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
+    """How many vectors of a plane of the input take as long to read as one place of a tile."""
+    if axes.residues == 1:
+        return blocks
+    if channels <= GATHERED_CHANNELS:
+        each = axes.residues * channels
+        return -(-each // lanes) + GATHERED * each / lanes
+    return STRIDED_READS * axes.residues * blocks
+
+
+def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
+    level = "l2" if near else device.shared[0]
+    gbps = device.bandwidth_at(level, device.cores) / device.cores
+    if device.paces_weights:
+        gbps *= PACED_NEAR if near else PACED_SPILL
+    return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / gbps) / 1e3
+
+
+@lru_cache(maxsize=1 << 10)
+def _taps_per_output(axis: Axis) -> float:
+    """Mean number of taps that fall on the tensor along a swept axis, were the output as long as the input."""
+    if axis.dim is None:
+        return 1.0
+    outputs = (axis.extent - 1) // axis.stride + 1
+    return live_taps(outputs, axis.extent, axis.r, axis.stride, axis.dilation, axis.pad).sum() / outputs
+
+
+@lru_cache(maxsize=1 << 10)
+def live_taps(outputs: int, extent: int, kernel: int, stride: int, dilation: int, pad: int) -> np.ndarray:
+    """For each tap of a dimension, the number of outputs for which it falls on the tensor; nobody may change it."""
+    at = np.arange(outputs)[:, None] * stride - pad + np.arange(kernel) * dilation
+    found = ((at >= 0) & (at < extent)).sum(axis=0)
+    found.flags.writeable = False
+    return found
