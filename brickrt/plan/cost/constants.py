@@ -49,7 +49,6 @@ WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd
 # Products by Strassen's scheme.
 STRASSEN_SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 STRASSEN_MARGIN = 0.95  # of the direct time that the scheme may take to be chosen
-PACED_MARGIN = 0.7  # the same where tiles share chunks of weights: direct products come nearer to the peak
 DOUBLE_PUMPED_MARGIN = 0.98  # the same on the processors that these figures were measured on
 MADE_PANEL = 3.5  # multiply-adds that a vector of sums of weights takes as long as, where a kernel makes them
 PAIRED_TIME = 0.74  # of the time of the same products directly, where a processor adds beside multiply-adds

@@ -24,7 +24,6 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MOST_MEMORY,
     OUTPUT,
-    PACED_MARGIN,
     PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
@@ -104,8 +103,6 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     if best is None:
         return None
     margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
-    if device.paces_weights and best != PAIRED:
-        margin = PACED_MARGIN
     direct = product_us(graph, node, device, None, constants)
     return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
 

@@ -157,9 +157,8 @@ class WinogradScheme(Kernel):
         """How many tiles are worked on at a time."""
         if self.decided:
             return self.decided[0]
-        anew, (tiles, depth) = self.raw and not self.transforms_once, self.shape_class[2:4]
-        paced = self.isa.paces_weights
-        return choose_sizes(tiles, depth, self.ob, self.isa.registers, self.weight_bytes, anew, self.paired, paced)
+        isa, how = self.isa, (self.raw and not self.transforms_once, self.paired, self.isa.paces_weights)
+        return choose_sizes(*self.shape_class[2:4], self.ob, isa.registers, self.weight_bytes, *how)
 
     @property
     def room(self) -> tuple[int, int]:

@@ -96,13 +96,6 @@ def test_a_slight_gain_is_taken_only_where_it_was_measured():
     assert chosen(graph, dataclasses.replace(SERVER, double_pumped=False)) is None
 
 
-def test_direct_products_that_share_chunks_of_weights_are_preferred():
-    graph = product(1, 197, 384, columns=1536)
-    plain = dataclasses.replace(SERVER, double_pumped=False)
-    assert chosen(graph, plain) == "strassen2"
-    assert chosen(graph, dataclasses.replace(plain, paces_weights=True)) is None
-
-
 def test_microseconds_are_not_worth_a_scheme():
     """The same share of eight times the time is taken."""
     assert chosen(product(1, 197, 192, columns=192)) is None

@@ -1,0 +1,67 @@
+"""Weights that tiles ask for at an even pace, against kernels that do not ask, and the sizes that go with it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llvmlite import binding as llvm
+
+from brickrt.ops.base import evaluate_whole
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.winograd.kernel import WinogradMaker
+from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes, register_tiles
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.types import Boxes
+from tests.support.cpu.harness import HOST, run_kernel
+
+PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
+
+# shape of the input, outputs, kernel, strides, pads, edge, first and last row and channel of a box
+KINDS = {
+    "few tiles": ((1, 96, 9, 13), 100, (3, 3), (1, 1), (1, 1), 4, (0, 9), (0, 100)),
+    "a box of some channels": ((2, 96, 17, 18), 150, (3, 3), (1, 1), (1, 1), 4, (2, 17), (64, 128)),
+    "edge of two": ((1, 130, 11, 14), 131, (3, 3), (1, 1), (1, 1), 2, (0, 11), (0, 131)),
+    "swept": ((1, 48, 6, 7), 70, (3, 3, 3), (1, 1, 1), (1, 1, 1), 4, (1, 6), (0, 70)),
+    "residues": ((1, 48, 20, 21), 70, (5, 5), (2, 2), (2, 2), 4, (0, 10), (0, 70)),
+    "a line": ((1, 200, 7), 160, (7,), (1,), (3,), 4, (0, 7), (0, 160)),
+}  # fmt: skip
+
+
+def case(kind):
+    """An operator, what it is given, and a box of its output."""
+    x, outputs, kernel, strides, pads, edge, rows, channels = KINDS[kind]
+    x = (*x, 9) if len(kernel) == 3 else x
+    op = Conv(kernel, strides, (1,) * len(kernel), pads, pads, 1, True)
+    rng = np.random.default_rng(0)
+    shapes = x, (outputs, x[1], *kernel), (outputs,)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    whole = evaluate_whole(op, arrays)
+    lo, hi = [0] * whole.ndim, list(whole.shape)
+    lo[1], hi[1], lo[2], hi[2] = *channels, *rows
+    return op, arrays, whole, Boxes.one(lo, hi), edge
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bits_are_those_of_kernels_that_do_not_ask(kind):
+    op, arrays, whole, box, edge = case(kind)
+    how = {"blocks": [16, 1, 1], "out_block": 16, "packed": [False, True, True], "kernel_cls": WinogradMaker(edge)}
+    asked, alone = (run_kernel(op, arrays, box, isa, **how) for isa in (PACED, HOST))
+    assert asked.tobytes() == alone.tobytes()
+    np.testing.assert_allclose(asked, whole[box.slices()], rtol=0, atol=2e-5 * np.abs(whole).max())
+
+
+def test_groups_of_tiles_last_until_the_next_weights_are_there():
+    sizes = [choose_sizes(n, 1, 2, 32, 2 * NEAR, paced=True) for n in (4, 16, 49, 81, 196)]
+    assert [s.group for s in sizes] == [4, 16, 50, 45, 56]
+    assert choose_sizes(49, 1, 2, 32, NEAR, paced=True) == choose_sizes(49, 1, 2, 32, NEAR)
+    assert choose_sizes(49, 1, 2, 32, 2 * NEAR, raw=True, paced=True) == choose_sizes(49, 1, 2, 32, 2 * NEAR, raw=True)
+
+
+@given(tiles=st.integers(1, 4000), planes=st.integers(1, 60), ob=st.integers(1, 2))
+def test_any_group_has_room(tiles, planes, ob):
+    sizes = choose_sizes(tiles, planes, ob, 32, 2 * NEAR, paced=True)
+    counts = register_tiles(ob, 32)
+    assert sizes.t in counts and sizes.group % sizes.t == 0 and sizes.group <= MOST_BLOCKS * counts[0]
+    assert isinstance(sizes, Sizes) and 1 <= sizes.run <= planes
