@@ -89,6 +89,7 @@ class WinogradFrame:
         self.long_rows = f.mul(images, self.down.long)
         self.short_rows = f.mul(images, self.down_short)
         self.in_long_rows = f.mul(self.long_rows, self.across.count)
+        self.plane_tiles = kernel.group // kernel.t  # register tiles of a plane of V
 
     def span(self, axis: Axis) -> AxisRange:
         """What an axis of the box reads and writes."""

@@ -172,7 +172,7 @@ class InputTransform:
     def vector_at(self, tile: WinogradTile, z: Index, c: Index) -> Index:
         """Where vector `c` of a tile's first plane lies in V."""
         f, k = self.f, self.k
-        block = f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), tile.block)
+        block = f.add(f.mul(slot(self.frame, z), self.frame.plane_tiles), tile.block)
         return f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
 
 

@@ -58,7 +58,7 @@ class Products:
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                     weights = self.panel(plane, tile, tap, residue)
                     ask = self.asker(group, live, (at, g), self.following(plane, block, (tap, residue)))
-                    place = f.add(f.mul(slot(frame, z), k.room[0] // k.most), g)
+                    place = f.add(f.mul(slot(frame, z), self.frame.plane_tiles), g)
                     self.sweep(acc, weights, residue, plane, place, ask)
                 row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
                 self.store(acc, plane, row, f.sub(block, frame.first_block))

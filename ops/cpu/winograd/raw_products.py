@@ -110,7 +110,7 @@ class RawProducts(Products):
             for t in self.register_tiles():
                 with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(*live) as g:
                     start = self.place(group, plane, at, g, block)
-                    vector = f.mul(f.add(f.mul(slot(self.frame, z), k.room[0] // k.most), g), k.depth_in)
+                    vector = f.mul(f.add(f.mul(slot(self.frame, z), self.frame.plane_tiles), g), k.depth_in)
                     self.add(start, (count, t), plane, f.add(vector, part[0]), part)
 
     @contextmanager

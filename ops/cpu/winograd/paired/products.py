@@ -98,7 +98,7 @@ class PairedWinogradTile:
         acc = Accumulators.create(f, [start], self.t, frame.dtype, k.lanes)
         for i in range(self.t):
             acc.put(0, i, f.b.fsub(start, f.splat(values.pairs(f.add(tile, i), self.plane), k.lanes)))
-        row = f.mul(f.add(f.mul(slot, k.room[0] // k.most), g), k.depth_in)
+        row = f.mul(f.add(f.mul(slot, self.frame.plane_tiles), g), k.depth_in)
         at = f.add(f.mul(self.plane, k.plane_in), f.mul(row, self.t * k.lanes))
         self.sweep(acc, f.address(frame.v, at, frame.dtype), self.products.panel(self.plane, self.block, tap, 0))
         self.leave(acc, tile)

@@ -84,7 +84,7 @@ class SplitInput:
 
     def number(self, z: Index, g: Index) -> Index:
         """The number of a register tile in the planes of the ring."""
-        return self.f.add(self.f.mul(slot(self.frame, z), self.k.room[0] // self.k.most), g)
+        return self.f.add(self.f.mul(slot(self.frame, z), self.frame.plane_tiles), g)
 
     def source(self, number: Index, unit: Index) -> ir.Value:
         """The address of a unit of a register tile in V."""

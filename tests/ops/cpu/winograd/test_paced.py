@@ -24,6 +24,7 @@ KINDS = {
     "a box of some channels": ((2, 96, 17, 18), 150, (3, 3), (1, 1), (1, 1), 4, (2, 17), (64, 128)),
     "edge of two": ((1, 130, 11, 14), 131, (3, 3), (1, 1), (1, 1), 2, (0, 11), (0, 131)),
     "swept": ((1, 48, 6, 7), 70, (3, 3, 3), (1, 1, 1), (1, 1, 1), 4, (1, 6), (0, 70)),
+    "swept, many tiles of a plane": ((1, 64, 3, 28), 128, (3, 3, 3), (1, 1, 1), (1, 1, 1), 4, (0, 3), (0, 128)),
     "residues": ((1, 48, 20, 21), 70, (5, 5), (2, 2), (2, 2), 4, (0, 10), (0, 70)),
     "a line": ((1, 200, 7), 160, (7,), (1,), (3,), 4, (0, 7), (0, 160)),
 }  # fmt: skip
@@ -32,7 +33,7 @@ KINDS = {
 def case(kind):
     """An operator, what it is given, and a box of its output."""
     x, outputs, kernel, strides, pads, edge, rows, channels = KINDS[kind]
-    x = (*x, 9) if len(kernel) == 3 else x
+    x = (*x, 28) if len(kernel) == 3 else x
     op = Conv(kernel, strides, (1,) * len(kernel), pads, pads, 1, True)
     rng = np.random.default_rng(0)
     shapes = x, (outputs, x[1], *kernel), (outputs,)
