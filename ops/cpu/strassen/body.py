@@ -109,7 +109,9 @@ class PairOfTiles(SevenProducts):
         return self.following
 
     def begin(self, tile: int) -> None:
-        """Prefetches the lines that an output goes to."""
+        """Prefetches the lines that an output goes to, unless a burst of them keeps weights waiting."""
+        if self.k.isa.paces_weights:
+            return
         with self.ending(), self.f.loop(0, self.count) as t:
             for j in range(self.body.blocks):
                 self.body.epilogue.prefetch(self.body.out, self.index(tile, j, t))
