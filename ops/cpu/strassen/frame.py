@@ -191,7 +191,7 @@ class SevenProducts(SpilledTile, ABC):
         its share, and a line of the next product's rows."""
         f, frame = self.f, self.frame
         share, lines = self.evenly(number) if self.k.isa.paces_weights else self.early(number)
-        rows = self.rows_of(f.add(number, 1))
+        rows = self.next_rows(number)
 
         def prefetch(c: Index) -> None:
             for line in lines:
@@ -199,6 +199,10 @@ class SevenProducts(SpilledTile, ABC):
             f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
         return prefetch
+
+    def next_rows(self, number: Index) -> ir.Value:
+        """Address of the rows that are read after those of product `number`."""
+        return self.rows_of(self.f.add(number, 1))
 
     def early(self, number: Index) -> tuple[Index, list[ir.Value]]:
         """The first four tiles ask for all panels: what they advance in a step, and where product `number` begins."""

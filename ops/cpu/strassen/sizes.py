@@ -13,7 +13,8 @@ from brickrt.ops.operators.matmul import MatMul
 
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
-CHUNKS = {0: 768, 1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
+PANELS_AHEAD = 2  # between the panel that tiles of rows share and the one that they ask for
+CHUNKS = {0: 768, 1: 768, 2: 768}  # by levels: of K, at most where it divides evenly
 WHOLE = 16  # elements of K that chunks are whole multiples of where nothing is halved
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
