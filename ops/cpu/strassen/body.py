@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 
@@ -14,7 +13,6 @@ from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
 from brickrt.ops.cpu.strassen.row_ranges import mixed_matrices
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PANELS_AHEAD, PRODUCTS
-
 
 KEPT_BEFORE = None, 0, 0, 0, 1, None, 0
 """The kept tile that a product is added to, None for none: U2 is 0 and U3 is 1."""
@@ -59,18 +57,14 @@ class StrassenBody(StrassenFrame):
         masks = [self.inside(start) if masked else None for start in starts]
         b, following = self.factors(pair, at.number), self.following(at, pair)
 
-        def tiles(kind: type[PairOfTiles]) -> Iterator[PairOfTiles]:
+        for product in range(PRODUCTS if k.shares_panels else 1):
             for first, repeat, count in k.tiles.runs:
                 with f.loop(0, repeat) as r:
-                    yield kind(self, at, pair, f.add(first, f.mul(r, count)), count, masks, b, following)
-
-        if not k.shares_panels:
-            for tile in tiles(PairOfTiles):
-                tile.products()
-            return
-        for product in range(PRODUCTS):
-            for tile in tiles(SharedPanel):
-                tile.product(product)
+                    start = f.add(first, f.mul(r, count))
+                    if k.shares_panels:
+                        SharedPanel(self, at, pair, start, count, masks, b, following).product(product)
+                    else:
+                        PairOfTiles(self, at, pair, start, count, masks, b, following).products()
 
     def factors(self, pair: Index, chunk: Index) -> ir.Value:
         """Address of what a pair of tiles is multiplied by in a chunk."""
@@ -132,7 +126,7 @@ class PairOfTiles(SevenProducts):
         """A condition around what only the last chunk does."""
         return nullcontext() if self.at.last is None else self.f.when(self.at.last)
 
-    def leave(self, tile: int, plus: int | None = None) -> None:
+    def leave(self, tile: int, plus: Index | None = None) -> None:
         """Adds the tile to the sum of earlier chunks; after the last chunk, finishes and stores it."""
         values = [self.acc.value(j, t) for j, t in self.each()]
         if plus is not None:

@@ -164,7 +164,7 @@ class SevenProducts(SpilledTile, ABC):
         """Before the last product of one of the tiles C11, C12, C21, C22."""
 
     @abstractmethod
-    def leave(self, tile: int, plus: int | None = None) -> None:
+    def leave(self, tile: int, plus: Index | None = None) -> None:
         """The accumulators hold one of these tiles, but for what is spilled at `plus`; they must stay as they are."""
 
     @abstractmethod
@@ -206,7 +206,7 @@ class SevenProducts(SpilledTile, ABC):
 
     def early(self, number: Index) -> tuple[Index, list[ir.Value]]:
         """The first four tiles ask for all panels: what they advance in a step, and where product `number` begins."""
-        f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
+        f, frame, tiles = self.f, self.frame, self.k.tiles
         share = frame.width // least(greatest(1, tiles.count), 4)
         apart = is_equal(tiles.count, 1) * LINE  # one tile alone prefetches all lines, others a line of their share
         mine = self.share_of(number, share)

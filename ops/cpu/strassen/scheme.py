@@ -33,7 +33,17 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
 from brickrt.ops.cpu.strassen.second_factors import column_sizes, second_factors
-from brickrt.ops.cpu.strassen.sizes import BLOCKS, PANELS_AHEAD, PRODUCTS, TileCounts, chunks_of, group_columns, part_rows, tile_rows
+from brickrt.ops.cpu.strassen.sizes import (
+    BLOCKS,
+    PANELS_AHEAD,
+    PRODUCTS,
+    TileCounts,
+    chunks_of,
+    group_columns,
+    part_rows,
+    shares_panels,
+    tile_rows,
+)
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -90,8 +100,8 @@ class StrassenScheme(Kernel):
 
     @property
     def shares_panels(self) -> bool:
-        """Whether all tiles of rows go through a product before the next one (`SharedPanel`)."""
-        return self.levels == 1 and self.isa.paces_weights
+        """See `sizes.py`."""
+        return shares_panels(self.levels, self.isa.paces_weights)
 
     @property
     def whole_rows(self) -> int | Size:
@@ -146,14 +156,18 @@ class StrassenScheme(Kernel):
         return self.view.columns
 
     @cached_property
+    def _chunks(self) -> tuple[int, int]:
+        return chunks_of(self.view.depth, self.lanes, self.levels, self.isa.paces_weights)
+
+    @property
     def chunks(self) -> int:
         """Chunks that K is swept in."""
-        return chunks_of(self.view.depth, self.lanes, self.levels)[0]
+        return self._chunks[0]
 
-    @cached_property
+    @property
     def chunk_depth(self) -> int:
         """Elements of K in a chunk."""
-        return chunks_of(self.view.depth, self.lanes, self.levels)[1]
+        return self._chunks[1]
 
     @property
     def part_depth(self) -> int:
