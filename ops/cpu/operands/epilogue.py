@@ -130,11 +130,16 @@ class BoundEpilogue:
         """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep: that
         of pixel `number` of some that lie side by side, unless pixels before it are in the same lines."""
         f, e = self.f, self.epilogue
+        self.prefetch_read(index, number)
+        if begins_line(e.out, number):
+            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
+
+    def prefetch_read(self, index: Sequence[Index], number: int = 0) -> None:
+        """The same for the lines that `apply` reads alone."""
+        f, e = self.f, self.epilogue
         for pointer, operand in zip(self.pointers, e.ins, strict=True):
             if operand.shape == e.out.shape and operand.block == e.out.block and begins_line(operand, number):
                 f.prefetch(pointer, offset_of(f, operand, index), operand.dtype)
-        if begins_line(e.out, number):
-            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
 
 
 def begins_line(operand: Operand, number: int) -> bool:
