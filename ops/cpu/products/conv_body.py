@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from llvmlite import ir
@@ -75,13 +75,11 @@ class ConvBody(ConvOperands):
         f, k = self.f, self.k
         if not k.packed[1]:  # outside of all loops: LLVM takes seconds to find out that they are the same everywhere
             self.known_members = [self.members(place, j) for j in range(place.count)]
-        if self.scaled_weights is not None:
-            self.scale_weights(place)
-        if not k.shares_chunks:
-            self.rows(place)
-            return
-        with f.loop(0, k.chunks) as chunk:
-            self.rows(replace(place, chunk=chunk))
+        with nullcontext(place.chunk) if not k.shares_chunks else f.loop(0, k.chunks) as chunk:
+            at = replace(place, chunk=chunk)
+            if self.copied_weights is not None:
+                self.copy_weights(at)
+            self.rows(at)
 
     def rows(self, place: TilePosition) -> None:
         """All rows of output pixels."""
