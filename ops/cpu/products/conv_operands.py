@@ -46,7 +46,9 @@ class ConvOperands:
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         asks = kernel.prefetch_bytes is not None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
-        self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        apart = kernel.keeps_apart
+        work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if apart or kernel.workspace else None
+        self.kept, self.scaled_weights = (work, None) if apart else (None, work)
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)

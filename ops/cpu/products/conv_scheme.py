@@ -224,8 +224,18 @@ class ConvScheme(Kernel):
         if self.decided:
             return self.decided[3]
         pixels, steps = math.prod(self.out.shape[2:]), self.group_in * self.taps
-        plain = self.keeps_sums and self.op.groups == 1 and not self.in_words and not self.walks_taps
+        plain = self.op.groups == 1 and not self.walks_taps and (self.keeps_sums or self.could_keep_apart)
         return plain and share_chunks(self.isa, self.tile, pixels, steps)
+
+    @property
+    def could_keep_apart(self) -> bool:
+        """Whether the workspace can keep sums between two sweeps, as those of words are no outputs."""
+        return self.in_words and self.packed[1] and isinstance(self.op, Conv)
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the workspace keeps sums between two sweeps."""
+        return self.shares_chunks and self.could_keep_apart and self.chunks > 1
 
     @property
     def chunks(self) -> int:
@@ -273,7 +283,10 @@ class ConvScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """Room for the weights of a tile times the factors of the input's channels."""
+        """Room for the weights of a tile times the factors of the input's channels, or for the sums of all pixels by a
+        tile of output channels."""
+        if self.keeps_apart:
+            return math.prod(self.out.shape[2:]) * self.tile[0] * self.lanes * self.sums.itemsize
         scaled = self.op.channel_scaled and self.packed[1]
         return self.group_in * self.taps * self.tile[0] * self.lanes * self.sums.itemsize if scaled else 0
 
