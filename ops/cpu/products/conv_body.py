@@ -21,6 +21,7 @@ from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
+from brickrt.ops.cpu.products.words.packed_pixels import PackedPixels
 
 
 class ConvBody(ConvOperands):
@@ -219,6 +220,12 @@ class ConvBody(ConvOperands):
         if self.late is not None:
             self.late.rest()
             self.late.put([acc.value(0, t) for t in range(tile.count)], self.places(place, out_x, tile)[0][2])
+            return
+        if self.k.packs_outputs and tile.step == 1:
+            sums = [[acc.value(j, t) for t in range(tile.count)] for j in range(each)]
+            channels = [f.mul(f.add(first, j), k.lanes) for j in range(each)]
+            packed = PackedPixels(f, self.epilogue, self.out, k.out)
+            packed.store(sums, lambda j, t: [place.n, channels[j], *place.at, f.add(out_x, t)])
             return
 
         def store(t: Index, sums: Sequence[ir.Value]) -> None:
