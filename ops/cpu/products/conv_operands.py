@@ -46,7 +46,8 @@ class ConvOperands:
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         asks = kernel.prefetch_bytes is not None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
-        self.copied_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        self.kept, self.copied_weights = (work, None) if kernel.keeps_apart else (None, work)
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)

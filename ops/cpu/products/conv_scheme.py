@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
+from brickrt.ops.cpu.arithmetic.quantize import WIDE
 from brickrt.ops.cpu.emit.llvm_types import computed_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
@@ -224,7 +225,7 @@ class ConvScheme(Kernel):
         if self.decided:
             return self.decided[3]
         pixels, steps = math.prod(self.out.shape[2:]), self.group_in * self.taps
-        plain = self.keeps_sums and self.op.groups == 1 and not self.in_words and not self.walks_taps
+        plain = self.op.groups == 1 and not self.walks_taps and (self.keeps_sums or self.could_keep_apart)
         return plain and share_chunks(self.isa, self.tile, pixels, steps)
 
     @cached_property
@@ -241,6 +242,16 @@ class ConvScheme(Kernel):
     def copies_weights(self) -> bool:
         """Whether tiles read weights from the workspace: times the factors of the input's channels, or widened."""
         return (self.op.channel_scaled and self.packed[1]) or self.widens
+
+    @property
+    def could_keep_apart(self) -> bool:
+        """Whether the workspace can keep sums between two sweeps, as those of words are no outputs."""
+        return self.in_words and self.packed[1] and isinstance(self.op, Conv)
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the workspace keeps sums between two sweeps."""
+        return self.shares_chunks and self.could_keep_apart and self.chunks > 1
 
     @property
     def chunks(self) -> int:
@@ -276,6 +287,13 @@ class ConvScheme(Kernel):
         return self.isa.double_pumped and self.integer and one and plain and LEAST <= self.group_in <= most
 
     @property
+    def packs_outputs(self) -> bool:
+        """Whether neighbouring pixels of a tile are rounded to bytes and packed together (`words/packed_pixels.py`)."""
+        adjacent = self.out.strides[-1] == self.out.block == self.lanes == WIDE
+        plain = self.integer and self.op.gate_parts == 1 and not self.isa.double_pumped
+        return plain and adjacent and self.epilogue.packs
+
+    @property
     def tiled_blocks(self) -> int:
         """`whole_blocks` up to whole tiles."""
         ob, _ = self.tile
@@ -288,9 +306,12 @@ class ConvScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """Room for the weights of a tile and a chunk that are copied."""
-        elements = min(self.group_in, self.chunk_units * self.unit) * self.taps * self.tile[0] * self.lanes
-        return elements * self.sums.itemsize if self.copies_weights else 0
+        """Room for the weights of a tile and a chunk that are copied, or for the sums of all pixels by a tile of output
+        channels."""
+        width = self.tile[0] * self.lanes * self.sums.itemsize
+        if self.keeps_apart:
+            return math.prod(self.out.shape[2:]) * width
+        return min(self.group_in, self.chunk_units * self.unit) * self.taps * width if self.copies_weights else 0
 
     @property
     def asks(self) -> bool:
