@@ -48,7 +48,8 @@ class ConvOperands:
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
         apart = kernel.keeps_apart
         work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if apart or kernel.workspace else None
-        self.kept, self.scaled_weights = (work, None) if apart else (None, work)
+        self.kept = work if apart else None  # sums of pixels
+        self.scaled_weights = None if apart else work
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
