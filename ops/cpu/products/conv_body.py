@@ -153,10 +153,12 @@ class ConvBody(ConvOperands):
             self.keep(acc, place, out_x, tile)
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Prefetches what the epilogue of a tile reads and writes."""
+        """Prefetches what the epilogue of a tile reads and writes, but for lines that are stored whole: nothing waits
+        for these."""
+        target = None if self.k.packs_outputs else self.out
         for _, t, index in self.places(place, out_x, tile):
             within = tile.step == 1 and t < tile.count - 1
-            self.epilogue.prefetch(self.out, index, t if within else 0)
+            self.epilogue.prefetch(target, index, t if within else 0)
 
     def restore(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Continues with the sums that `keep` left."""
