@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 
 import numpy as np
@@ -13,7 +13,11 @@ from brickrt.ops.types import is_floating
 
 Bounds = tuple[float, float]
 ANYTHING: Bounds = (-math.inf, math.inf)
-RISING = {"round": round, "floor": math.floor, "ceil": math.ceil}  # never more for less
+RISING: dict[str, Callable[[float], float]] = {
+    "round": round,
+    "floor": math.floor,
+    "ceil": math.ceil,
+}  # never more for less
 
 
 def bounds_of(expr: Expr) -> Bounds:

@@ -128,20 +128,16 @@ class BoundEpilogue:
             places = [f.b.gep(kept, [f.value(f.add(f.mul(at, width), k))], source_etype=kind) for k in range(width)]
             finish(at, [f.b.load(place, typ=kind) for place in places])
 
-    def prefetch(self, target: ir.Value, index: Sequence[Index], number: int = 0) -> None:
+    def prefetch(self, target: ir.Value | None, index: Sequence[Index], number: int = 0) -> None:
         """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep: that
-        of pixel `number` of some that lie side by side, unless pixels before it are in the same lines."""
-        f, e = self.f, self.epilogue
-        self.prefetch_read(index, number)
-        if begins_line(e.out, number):
-            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
-
-    def prefetch_read(self, index: Sequence[Index], number: int = 0) -> None:
-        """The same for the lines that `apply` reads alone."""
+        of pixel `number` of some that lie side by side, unless pixels before it are in the same lines. None is written
+        where there is no target."""
         f, e = self.f, self.epilogue
         for pointer, operand in zip(self.pointers, e.ins, strict=True):
             if operand.shape == e.out.shape and operand.block == e.out.block and begins_line(operand, number):
                 f.prefetch(pointer, offset_of(f, operand, index), operand.dtype)
+        if target is not None and begins_line(e.out, number):
+            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
 
 
 def begins_line(operand: Operand, number: int) -> bool:

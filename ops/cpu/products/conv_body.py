@@ -151,10 +151,12 @@ class ConvBody(ConvOperands):
             self.keep(acc, place, out_x, tile)
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Prefetches what the epilogue of a tile reads and writes."""
+        """Prefetches what the epilogue of a tile reads and writes, but for lines that are stored whole: nothing waits
+        for these."""
+        target = None if self.k.packs_outputs else self.out
         for _, t, index in self.places(place, out_x, tile):
             within = tile.step == 1 and t < tile.count - 1
-            self.epilogue.prefetch(self.out, index, t if within else 0)
+            self.epilogue.prefetch(target, index, t if within else 0)
 
     def restore(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Continues with the sums that `keep` left."""
@@ -168,9 +170,7 @@ class ConvBody(ConvOperands):
         for j, t, base, offset in self.kept_places(place, out_x, tile):
             f.store(acc.value(j, t), base, offset, k.sums, k.lanes)
 
-    def kept_places(
-        self, place: TilePosition, out_x: Index, tile: PixelTile
-    ) -> list[tuple[int, int, ir.Value, Index]]:
+    def kept_places(self, place: TilePosition, out_x: Index, tile: PixelTile) -> list[tuple[int, int, ir.Value, Index]]:
         """Per block and pixel of a tile their numbers, and where their sums are kept: in the output where it is of
         their type, else in the workspace, those of a pixel side by side."""
         f, k = self.f, self.k
@@ -219,11 +219,8 @@ class ConvBody(ConvOperands):
             self.late.rest()
             self.late.put([acc.value(0, t) for t in range(tile.count)], self.places(place, out_x, tile)[0][2])
             return
-        if self.k.packs_outputs and tile.step == 1:
-            sums = [[acc.value(j, t) for t in range(tile.count)] for j in range(each)]
-            channels = [f.mul(f.add(first, j), k.lanes) for j in range(each)]
-            packed = PackedPixels(f, self.epilogue, self.out, k.out)
-            packed.store(sums, lambda j, t: [place.n, channels[j], *place.at, f.add(out_x, t)])
+        if k.packs_outputs and tile.step == 1:
+            self.store_packed(acc, place, out_x, tile)
             return
 
         def store(t: Index, sums: Sequence[ir.Value]) -> None:
@@ -233,6 +230,14 @@ class ConvBody(ConvOperands):
                 self.put(sums[j], index, sums[j + each :: each])
 
         self.epilogue.each([[acc.value(j, t) for j in range(place.count)] for t in range(tile.count)], store)
+
+    def store_packed(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
+        """As `finish` outputs that are bytes, pixels that lie side by side together."""
+        f, k = self.f, self.k
+        sums = [[acc.value(j, t) for t in range(tile.count)] for j in range(place.count)]
+        channels = [f.mul(f.add(place.block, j), k.lanes) for j in range(place.count)]
+        pixels = PackedPixels(f, self.epilogue, self.out, k.out)
+        pixels.store(sums, lambda j, t: [place.n, channels[j], *place.at, f.add(out_x, t)])
 
     def put(self, value: ir.Value, index: list[Index], others: Sequence[ir.Value] = ()) -> None:
         """Applies the epilogue to a vector of sums and stores it."""

@@ -338,7 +338,7 @@ class MatMulBody:
         if k.shares_chunks and k.epilogue.ins:
             with f.when(last):
                 for _, _, index in places:
-                    self.epilogue.prefetch_read(index)
+                    self.epilogue.prefetch(None, index)
         with f.when(f.b.icmp_signed(">", f.value(self.chunk), I64(0))):
             for j, t, index in places:
                 acc.put(j, t, f.load(self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j]))

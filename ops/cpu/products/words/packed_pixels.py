@@ -14,7 +14,7 @@ from itertools import chain
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I8, Index
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import BoundEpilogue, offset_of
 

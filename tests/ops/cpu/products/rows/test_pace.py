@@ -14,7 +14,8 @@ from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.rows.pace import chunk_steps
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
-from tests.support.cpu.conv_cases import ConvCase, by_bricks, check_conv, conv
+from tests.ops.cpu.products.words.test_byte_dot import requantized
+from tests.support.cpu.conv_cases import ConvCase, by_bricks, check_conv, conv, middle
 from tests.support.cpu.harness import HOST, ZEN4, check, run_kernel
 
 PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
@@ -68,6 +69,39 @@ def test_bits_are_those_of_one_sweep(name):
     how = {"blocks": case.blocks(v), "out_block": v, "packed": [False, *[True] * (len(arrays) - 1)]}
     shared, alone = (run_kernel(case.op, arrays, Boxes.whole(shape), isa, **how) for isa in (PACED, HOST))
     assert shared.tobytes() == alone.tobytes()
+
+
+BYTES = {
+    "pixels as one row": ConvCase(conv((1, 1), bias=True), (2100, 7, 7), 93),
+    "strided pixels": ConvCase(conv((1, 1), (2, 2)), (2050, 13, 9), 61, n=2),
+    "taps": ConvCase(conv((3, 3), pads=(1, 1), bias=True), (400, 7, 9), 45),
+    "a volume": ConvCase(conv((3, 2, 3), pads=(1, 0, 1)), (133, 3, 4, 16), 31),
+}
+
+
+def byte_arrays(case, scales):
+    rng = np.random.default_rng(2)
+    x, w, *bias = case.arrays()
+    bytes_of = rng.integers(0, 256, x.shape).astype(np.uint8), rng.integers(-128, 128, w.shape).astype(np.int8)
+    rest = [rng.integers(-999, 999, b.shape).astype(np.int32) for b in bias]
+    shape = (1, case.m, *[1] * (x.ndim - 2))
+    return [*bytes_of, *rest, *([rng.uniform(1e-6, 1e-4, shape).astype(np.float32)] if scales else [])]
+
+
+@pytest.mark.parametrize("scales", [False, True])
+@pytest.mark.parametrize("name", BYTES)
+def test_bytes_whose_sums_wait_in_the_workspace(name, scales):
+    """Sums as they are, and quantized ones."""
+    case, v = BYTES[name], PACED.lanes
+    op, arrays = replace(case.op, epilogue=requantized(1) if scales else None), byte_arrays(case, scales)
+    kinds, packed = [TensorType(a.shape, a.dtype) for a in arrays], [False, *[True] * (len(arrays) - 1)]
+    blocks, shape = [v, *[1] * (len(arrays) - 1)], op.infer(kinds).shape
+    ins, out = [dense(kind, b) for kind, b in zip(kinds, blocks, strict=True)], dense(op.infer(kinds), v)
+    classes = ConvKernel.classify(op, ins, out, Boxes.whole(shape), PACED)[1]
+    kernel = ConvKernel(op, tuple(ins), out, PACED, tuple(packed), classes[0])
+    assert kernel.keeps_apart and kernel.chunks > 1
+    how = {"blocks": blocks, "out_block": v, "packed": packed}
+    check(op, arrays, PACED, boxes=[Boxes.whole(shape), middle(shape, v)], **how)
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
