@@ -20,7 +20,7 @@ from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
 AHEAD = 4  # chunks between the one in use and the one asked for
 FEWEST_STEPS = 256  # multiplications of an output from which on there are chunks
-LONG_STEPS = 1024  # the same for any number of pixels: weights of a tile are so many that the first pixels wait for long
+LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
 
 
 def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:
@@ -29,7 +29,8 @@ def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:
 
 
 def share_chunks(isa: Isa, tile: tuple[int, int], pixels: int, steps: int) -> bool:
-    """Whether `pixels` should share chunks of weights, which `steps` multiplications of an output each read."""
+    """Whether `pixels` should share chunks of weights, which `steps` multiplications of an output each read: up to
+    `MOST_PIXELS`, or any number where sums are long."""
     most = MOST_PIXELS if steps < LONG_STEPS else pixels
     return bool(isa.paces_weights and tile[1] < pixels <= most and steps >= FEWEST_STEPS)
 
