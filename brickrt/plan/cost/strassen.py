@@ -170,7 +170,7 @@ class _Work:
     @cached_property
     def chunks(self) -> tuple[int, int]:
         """How many chunks K is computed in, and the elements of one."""
-        return chunks_of(self.depth, self.device.lanes, self.levels)
+        return chunks_of(self.depth, self.device.lanes, self.levels, self.device.paces_weights)
 
     @property
     def unit(self) -> int:

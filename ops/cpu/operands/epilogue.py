@@ -9,6 +9,7 @@ from itertools import chain
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.bounds import bounds_of
 from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr
 from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_four
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -21,6 +22,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 
 LINE = 64  # bytes of a cache line
+MODEST = 2.0**30  # values below it are integers of 32 bits when they are rounded
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
 
@@ -65,6 +67,12 @@ class Epilogue:
         """Whether a loop applies the expression rather than code for every vector."""
         return self.expr is not None and effort(self.expr) > SHORT
 
+    @property
+    def packs(self) -> bool:
+        """Whether `BoundEpilogue.four` takes it: one that ends in unsigned bytes with a constant zero point."""
+        byte = rounded_byte(self.expr) if isinstance(self.expr, Apply) else None
+        return byte is not None and isinstance(byte[1], int)
+
     def bind(self, f: FunctionEmitter) -> BoundEpilogue:
         """Loads the operands' addresses in the function that applies the epilogue."""
         return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
@@ -92,21 +100,15 @@ class BoundEpilogue:
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
         return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
 
-    @property
-    def packs(self) -> bool:
-        """Whether `four` takes the epilogue: one that ends in unsigned bytes with a constant zero point."""
-        expr = self.epilogue.expr
-        byte = rounded_byte(expr) if isinstance(expr, Apply) else None
-        return byte is not None and isinstance(byte[1], int)
-
     def four(self, values: Sequence[ir.Value], indices: Sequence[Sequence[Index]]) -> ir.Value:
-        """`apply` of four vectors of 16, as bytes one behind the other."""
+        """`apply` of up to four vectors of 16, as bytes one behind the other."""
         e = self.epilogue
         assert isinstance(e.expr, Apply)
         byte = rounded_byte(e.expr)
         assert byte is not None and isinstance(byte[1], int)
         floats = [replace(self, epilogue=replace(e, expr=byte[0])).apply(*each) for each in zip(values, indices)]
-        return store_four(self.f, floats, byte[1])
+        bounded = max(map(abs, bounds_of(byte[0]))) < MODEST
+        return store_four(self.f, floats, byte[1], bounded)
 
     def each(self, sums: Sequence[Sequence[ir.Value]], finish: Callable[[Index, Sequence[ir.Value]], None]) -> None:
         """Calls `finish` with the number and the vectors of every entry of `sums`, which all have as many.
@@ -130,11 +132,16 @@ class BoundEpilogue:
         """Prefetches the lines that `apply` reads and the store to `target` writes at `index`, before the sweep: that
         of pixel `number` of some that lie side by side, unless pixels before it are in the same lines."""
         f, e = self.f, self.epilogue
+        self.prefetch_read(index, number)
+        if begins_line(e.out, number):
+            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
+
+    def prefetch_read(self, index: Sequence[Index], number: int = 0) -> None:
+        """The same for the lines that `apply` reads alone."""
+        f, e = self.f, self.epilogue
         for pointer, operand in zip(self.pointers, e.ins, strict=True):
             if operand.shape == e.out.shape and operand.block == e.out.block and begins_line(operand, number):
                 f.prefetch(pointer, offset_of(f, operand, index), operand.dtype)
-        if begins_line(e.out, number):
-            f.prefetch(target, offset_of(f, e.out, index), e.out.dtype, write=True)
 
 
 def begins_line(operand: Operand, number: int) -> bool:

@@ -25,7 +25,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
 from brickrt.ops.cpu.products.row_tiles import WIDEST, RepeatedTiles, RowWindow, choose_tile, common_cut
-from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace, chunk_steps, share_chunks
+from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace, even_steps, share_chunks
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
@@ -168,7 +168,9 @@ class MatMulKernel(Kernel):
     @property
     def chunk_depth(self) -> int:
         """Elements of K of a chunk."""
-        return chunk_steps(self.tile[0], self.lanes * self.weight_type.itemsize, 1) if self.shares_chunks else DEPTH
+        if not self.shares_chunks:
+            return DEPTH
+        return even_steps(self.depth, self.tile[0] * self.lanes * self.weight_type.itemsize)
 
     @cached_property
     def shares_chunks(self) -> bool:
@@ -314,10 +316,13 @@ class MatMulBody:
         weight = self.weights(batch, tile, column, masks)
         columns = [f.add(column, j * k.lanes) for j in range(len(masks))]
         places = [(j, t, [*batch, f.add(row, t), at]) for j, at in enumerate(columns) for t in range(count)]
-        for _, _, index in places:
-            self.epilogue.prefetch(self.out, index)
+        if not k.shares_chunks:  # lines asked for in a burst would keep weights waiting
+            for _, _, index in places:
+                self.epilogue.prefetch(self.out, index)
         rows = f.address(self.a, start, a.dtype)
         if k.chunks == 1:
+            if k.shares_chunks and isinstance(weight, PackedStream):
+                weight = self.part_of(weight, 0)
             self.multiply(acc, rows, offsets, weight)
             self.finish(acc, places, masks)
         else:
@@ -329,6 +334,11 @@ class MatMulBody:
         """A part of K: goes on with the sums that the output holds, which the last part finishes."""
         f, k = self.f, self.k
         start = f.mul(self.chunk, k.chunk_depth)
+        last = f.b.icmp_signed("==", f.value(self.chunk), f.value(k.chunks - 1))
+        if k.shares_chunks and k.epilogue.ins:
+            with f.when(last):
+                for _, _, index in places:
+                    self.epilogue.prefetch_read(index)
         with f.when(f.b.icmp_signed(">", f.value(self.chunk), I64(0))):
             for j, t, index in places:
                 acc.put(j, t, f.load(self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j]))
@@ -337,7 +347,6 @@ class MatMulBody:
         part = f.address(rows, f.mul(start, stride), k.a.dtype)
         shared = self.part_of(weight, start) if isinstance(weight, PackedStream) else None
         acc.multiply_add(part, offsets, stride, depth, shared or (lambda c, j: weight(f.add(start, c), j)))
-        last = f.b.icmp_signed("==", f.value(self.chunk), f.value(k.chunks - 1))
         with f.when(last):
             self.finish(acc, places, masks)
         with f.when(f.b.not_(last)):

@@ -12,7 +12,10 @@ from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.strassen.frame import Masks, SevenProducts, StrassenFrame
 from brickrt.ops.cpu.strassen.row_ranges import mixed_matrices
 from brickrt.ops.cpu.strassen.scheme import StrassenScheme
-from brickrt.ops.cpu.strassen.sizes import PRODUCTS
+from brickrt.ops.cpu.strassen.sizes import PANELS_AHEAD, PRODUCTS
+
+KEPT_BEFORE = None, 0, 0, 0, 1, None, 0
+"""The kept tile that a product is added to, None for none: U2 is 0 and U3 is 1."""
 
 
 class StrassenBody(StrassenFrame):
@@ -53,10 +56,15 @@ class StrassenBody(StrassenFrame):
         starts = [f.add(f.mul(pair, self.group), j * k.lanes) for j in range(2 * self.blocks)]
         masks = [self.inside(start) if masked else None for start in starts]
         b, following = self.factors(pair, at.number), self.following(at, pair)
-        for first, repeat, count in k.tiles.runs:
-            with f.loop(0, repeat) as r:
-                start = f.add(first, f.mul(r, count))
-                PairOfTiles(self, at, pair, start, count, masks, b, following).products()
+
+        for product in range(PRODUCTS if k.shares_panels else 1):
+            for first, repeat, count in k.tiles.runs:
+                with f.loop(0, repeat) as r:
+                    start = f.add(first, f.mul(r, count))
+                    if k.shares_panels:
+                        SharedPanel(self, at, pair, start, count, masks, b, following).product(product)
+                    else:
+                        PairOfTiles(self, at, pair, start, count, masks, b, following).products()
 
     def factors(self, pair: Index, chunk: Index) -> ir.Value:
         """Address of what a pair of tiles is multiplied by in a chunk."""
@@ -118,7 +126,7 @@ class PairOfTiles(SevenProducts):
         """A condition around what only the last chunk does."""
         return nullcontext() if self.at.last is None else self.f.when(self.at.last)
 
-    def leave(self, tile: int, plus: int | None = None) -> None:
+    def leave(self, tile: int, plus: Index | None = None) -> None:
         """Adds the tile to the sum of earlier chunks; after the last chunk, finishes and stores it."""
         values = [self.acc.value(j, t) for j, t in self.each()]
         if plus is not None:
@@ -173,3 +181,57 @@ class PairOfTiles(SevenProducts):
         f, k, width = self.f, self.k, self.body.width
         row = f.add(f.mul(f.sub(self.pair, self.at.pairs[0]), k.part_rows), self.start)
         return f.add(k.partial_at + tile * self.count * width, f.mul(row, 4 * width))
+
+
+class SharedPanel(PairOfTiles):
+    """The same, product by product: all tiles of rows share its panel before the next, and ask for a later one at an
+    even pace (`products/rows/pace.py`). What a product leaves for later ones waits in the workspace, U2 in the first
+    kept tile of these rows and U3 in the second. Lines of outputs are not asked for: a burst of them keeps weights
+    waiting."""
+
+    def product(self, number: int) -> None:
+        """One of the seven products, and what comes behind it."""
+        before = KEPT_BEFORE[number]
+        if before is None:
+            self.clear()
+        else:
+            self.restore(self.kept(before))
+        self.multiply(number)
+        self.then(number)
+
+    def then(self, number: int) -> None:
+        """Keeps the sums of a product, or leaves a tile of the output."""
+        match number:
+            case 0 | 2:
+                self.spill(self.kept(0))
+            case 1:
+                self.leave(0)
+            case 3:
+                self.spill(self.kept(1))
+            case 4:
+                self.leave(2)
+            case 5:
+                self.leave(3, self.kept(1))
+                self.add(self.kept(0))
+                self.spill(self.kept(0))
+            case 6:
+                self.leave(1)
+
+    def kept(self, which: int) -> Index:
+        """Where U2 and U3 of these rows wait."""
+        f, k, width = self.f, self.k, self.body.width
+        return f.add(k.spills_at + which * k.part_rows * width, f.mul(self.start, width))
+
+    def share_of(self, number: Index, share: Index) -> ir.Value:
+        """The tile's part of a panel that comes PANELS_AHEAD later."""
+        f, k = self.f, self.k
+        panel = int(number) + PANELS_AHEAD
+        base = self.b if panel < PRODUCTS else self.later()
+        place = f.div(self.start, self.count)
+        first = f.add(f.mul(f.mul(place, k.part_depth), share), panel % PRODUCTS * k.panel)
+        return f.address(base, first, self.frame.dtype)
+
+    def next_rows(self, number: Index) -> ir.Value:
+        """Those of the next tile."""
+        f, k = self.f, self.k
+        return f.address(self.rows_of(number), self.count * k.sum_stride, self.frame.dtype)

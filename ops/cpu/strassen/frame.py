@@ -164,7 +164,7 @@ class SevenProducts(SpilledTile, ABC):
         """Before the last product of one of the tiles C11, C12, C21, C22."""
 
     @abstractmethod
-    def leave(self, tile: int, plus: int | None = None) -> None:
+    def leave(self, tile: int, plus: Index | None = None) -> None:
         """The accumulators hold one of these tiles, but for what is spilled at `plus`; they must stay as they are."""
 
     @abstractmethod
@@ -189,13 +189,9 @@ class SevenProducts(SpilledTile, ABC):
     def prefetches(self, number: Index) -> Callable[[Index], None]:
         """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
         its share, and a line of the next product's rows."""
-        f, k, frame, tiles = self.f, self.k, self.frame, self.k.tiles
-        share = frame.width // least(greatest(1, tiles.count), 4)
-        apart = is_equal(tiles.count, 1) * LINE  # one tile alone prefetches all lines, others a line of their share
-        place = f.div(self.start, self.count)  # the tile's number, where there are few
-        first = f.add(f.mul(place, PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
-        mine, rows = f.address(self.later(), f.mul(first, share), frame.dtype), self.rows_of(f.add(number, 1))
-        lines = [f.address(mine, n * apart, frame.dtype) for n in range(frame.width // LINE)]
+        f, frame = self.f, self.frame
+        share, lines = self.evenly(number) if self.k.isa.paces_weights else self.early(number)
+        rows = self.next_rows(number)
 
         def prefetch(c: Index) -> None:
             for line in lines:
@@ -203,3 +199,27 @@ class SevenProducts(SpilledTile, ABC):
             f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
         return prefetch
+
+    def next_rows(self, number: Index) -> ir.Value:
+        """Address of the rows that are read after those of product `number`."""
+        return self.rows_of(self.f.add(number, 1))
+
+    def early(self, number: Index) -> tuple[Index, list[ir.Value]]:
+        """The first four tiles ask for all panels: what they advance in a step, and where product `number` begins."""
+        f, frame, tiles = self.f, self.frame, self.k.tiles
+        share = frame.width // least(greatest(1, tiles.count), 4)
+        apart = is_equal(tiles.count, 1) * LINE  # one tile alone prefetches all lines, others a line of their share
+        mine = self.share_of(number, share)
+        return share, [f.address(mine, n * apart, frame.dtype) for n in range(frame.width // LINE)]
+
+    def evenly(self, number: Index) -> tuple[Index, list[ir.Value]]:
+        """The same where all tiles ask for equal shares, a line in each step (`products/rows/pace.py`)."""
+        share = least(LINE, -(-self.frame.width // greatest(1, self.k.tiles.count)))
+        return share, [self.share_of(number, share)]
+
+    def share_of(self, number: Index, share: Index) -> ir.Value:
+        """Address of the tile's part of later panels, in product `number`."""
+        f, k = self.f, self.k
+        place = f.div(self.start, self.count)  # the tile's number, where there are few
+        first = f.add(f.mul(place, PRODUCTS * k.part_depth), f.mul(number, k.part_depth))
+        return f.address(self.later(), f.mul(first, share), self.frame.dtype)

@@ -33,7 +33,17 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
 from brickrt.ops.cpu.strassen.second_factors import column_sizes, second_factors
-from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, TileCounts, chunks_of, group_columns, part_rows, tile_rows
+from brickrt.ops.cpu.strassen.sizes import (
+    BLOCKS,
+    PANELS_AHEAD,
+    PRODUCTS,
+    TileCounts,
+    chunks_of,
+    group_columns,
+    part_rows,
+    shares_panels,
+    tile_rows,
+)
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -85,7 +95,13 @@ class StrassenScheme(Kernel):
     def lines_ahead(self) -> Index:
         """Lines of the panels that are read first, which each step of the first factors prefetches."""
         steps = greatest(1, self.whole_rows * (self.part_depth // self.lanes))
-        return least(MOST_PREFETCHED, -(-self.panels * self.weight_type.itemsize // (steps * LINE_BYTES)))
+        first = PANELS_AHEAD * self.panel if self.shares_panels else self.panels
+        return least(MOST_PREFETCHED, -(-first * self.weight_type.itemsize // (steps * LINE_BYTES)))
+
+    @property
+    def shares_panels(self) -> bool:
+        """See `sizes.py`."""
+        return shares_panels(self.levels, self.isa.paces_weights)
 
     @property
     def whole_rows(self) -> int | Size:
@@ -140,14 +156,18 @@ class StrassenScheme(Kernel):
         return self.view.columns
 
     @cached_property
+    def _chunks(self) -> tuple[int, int]:
+        return chunks_of(self.view.depth, self.lanes, self.levels, self.isa.paces_weights)
+
+    @property
     def chunks(self) -> int:
         """Chunks that K is swept in."""
-        return chunks_of(self.view.depth, self.lanes, self.levels)[0]
+        return self._chunks[0]
 
-    @cached_property
+    @property
     def chunk_depth(self) -> int:
         """Elements of K in a chunk."""
-        return chunks_of(self.view.depth, self.lanes, self.levels)[1]
+        return self._chunks[1]
 
     @property
     def part_depth(self) -> int:
@@ -206,7 +226,7 @@ class StrassenScheme(Kernel):
 
     @property
     def spills_at(self) -> int:
-        """Two register tiles."""
+        """Two register tiles, or two of all rows of a part."""
         return PRODUCTS**self.levels * self.factor_elements
 
     @property
@@ -217,7 +237,8 @@ class StrassenScheme(Kernel):
     @property
     def raw_at(self) -> int:
         """A tile that the epilogue is still to be applied to."""
-        return self.spills_at + 2 * self.tile_elements
+        rows = self.part_rows if self.shares_panels else self.most
+        return self.spills_at + 2 * rows * BLOCKS * self.lanes
 
     @property
     def partial_at(self) -> int:

@@ -13,7 +13,9 @@ from brickrt.ops.operators.matmul import MatMul
 
 BLOCKS = 2  # blocks of columns of a register tile
 PRODUCTS = 7
+PANELS_AHEAD = 2  # between the panel that tiles of rows share and the one that they ask for
 CHUNKS = {0: 768, 1: 384, 2: 768}  # by levels: of K, at most where it divides evenly
+SHARED_CHUNK = 768  # the same of one level where tiles of rows share panels
 WHOLE = 16  # elements of K that chunks are whole multiples of where nothing is halved
 CHUNK_COST = 24  # elements of K that take as long as beginning another chunk
 
@@ -31,16 +33,23 @@ def fits(op: Op, b: Sequence[int]) -> bool:
     return isinstance(op, MatMul) and len(b) == 2
 
 
-def chunks_of(depth: int, lanes: int, levels: int = 1) -> tuple[int, int]:
+def shares_panels(levels: int, paced: bool) -> bool:
+    """Whether all tiles of rows go through a product before the next one (`body.py`): where weights are `paced`
+    (`Isa.paces_weights`), so that few panels wait in L2 at a time."""
+    return levels == 1 and paced
+
+
+def chunks_of(depth: int, lanes: int, levels: int = 1, paced: bool = False) -> tuple[int, int]:
     """In how many equal chunks K is swept, and the elements of one, which is halved `levels` times into whole vectors
-    (not halved, it is a multiple of WHOLE); the last may reach over the end of K."""
+    (not halved, it is a multiple of WHOLE); the last may reach over the end of K. `paced` as in `shares_panels`."""
     unit = 2**levels * lanes if levels else max(lanes, WHOLE)
     whole = max(1, -(-depth // unit))
 
     def cost(n: int) -> float:
         return n * CHUNK_COST + n * -(-whole // n) * unit
 
-    n = min(range(-(-whole // (CHUNKS[levels] // unit)), whole + 1), key=cost)
+    most = SHARED_CHUNK if shares_panels(levels, paced) else CHUNKS[levels]
+    n = min(range(-(-whole // (most // unit)), whole + 1), key=cost)
     return n, -(-whole // n) * unit
 
 

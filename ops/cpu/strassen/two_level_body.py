@@ -116,7 +116,7 @@ class RowTile(SevenProducts):
         if tile < 3:
             self.add(self.state(ADDS, tile))
 
-    def leave(self, tile: int, plus: int | None = None) -> None:
+    def leave(self, tile: int, plus: Index | None = None) -> None:
         """Writes the state that later rounds read."""
         leaves = self.state(LEAVES, tile)
         if plus is None:

@@ -18,14 +18,21 @@ from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
+EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles read lie side by side
 AHEAD = 4  # chunks between the one in use and the one asked for
-FEWEST_STEPS = 256  # multiplications of an output from which on there are chunks
+FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
 LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
 
 
 def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:
     """Steps of a chunk, of `vectors` vectors of `nbytes` each: whole units."""
     return unit * max(1, CHUNK_BYTES // (vectors * nbytes * unit))
+
+
+def even_steps(steps: int, nbytes: int) -> int:
+    """Steps of a chunk, of `nbytes` each: chunks are equal but for rounding."""
+    chunks = -(-steps * nbytes // EVEN_BYTES)
+    return -(-steps // chunks)
 
 
 def share_chunks(isa: Isa, tile: tuple[int, int], pixels: int, steps: int) -> bool:
