@@ -241,7 +241,7 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     names = [name for name in names if (wide or not pairs(name)) and (whole or not tiled(name))]
     if kernel.dtype == FLOAT16:
         return [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, name)]
-    stored = strided or device.paces_weights  # no other kind is faster there
+    stored = strided or device.paces_weights  # there, weights that are transformed meanwhile are never the fastest
     names = [name for name in names if not (keeps_weights(name) and (stored or pairs(name)))]
     return [name for name in names if not (strided and pairs(name))]
 

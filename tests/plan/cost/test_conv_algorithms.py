@@ -17,6 +17,7 @@ from brickrt.plan.cost.conv_algorithms import (
     conv_us,
     core_share,
     keeps_weights,
+    possible_algorithms,
     tile_outputs,
     weight_growth,
 )
@@ -85,6 +86,25 @@ def test_large_images_are_transformed(channels, spatial, kernel, dilation, devic
 )
 def test_what_is_computed_directly(graph):
     assert chosen(graph) is None
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_weights_of_float32_are_stored_transformed_where_they_are_paced(dtype):
+    """Those of two bytes stay as they are."""
+    s, paced = Sketch(), dataclasses.replace(SERVER, paces_weights=True)
+    s.add(
+        Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1)),
+        s.input(1, 128, 14, 14),
+        s.constant(128, 128, 3, 3, values=np.zeros((128, 128, 3, 3), dtype)),
+    )
+    names = possible_algorithms(s.graph(), dict.fromkeys(s.graph().types, "blocked"), paced, 0, 0)
+    assert names and {keeps_weights(name) for name in names} == {dtype == np.float16}
+
+
+def test_constants_that_stay_in_the_shared_cache_cost_less_where_they_are_paced():
+    graph, paced = layer(128, (14, 14), (3, 3)), dataclasses.replace(SERVER, paces_weights=True)
+    few, many = (conv_us(graph, graph.nodes[0], paced, "winograd4", n) for n in (2**20, 2**24))
+    assert few < many
 
 
 def test_products_of_integers_are_direct():

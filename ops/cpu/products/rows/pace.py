@@ -21,6 +21,7 @@ CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
 EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles read lie side by side
 AHEAD = 4  # chunks between the one in use and the one asked for
 FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
+LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
 
 
 def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:
@@ -35,8 +36,10 @@ def even_steps(steps: int, nbytes: int) -> int:
 
 
 def share_chunks(isa: Isa, tile: tuple[int, int], pixels: int, steps: int) -> bool:
-    """Whether `pixels` should share chunks of weights, which `steps` multiplications of an output each read."""
-    return bool(isa.paces_weights and tile[1] < pixels <= MOST_PIXELS and steps >= FEWEST_STEPS)
+    """Whether `pixels` should share chunks of weights, which `steps` multiplications of an output each read: up to
+    `MOST_PIXELS`, or any number where sums are long."""
+    most = MOST_PIXELS if steps < LONG_STEPS else pixels
+    return bool(isa.paces_weights and tile[1] < pixels <= most and steps >= FEWEST_STEPS)
 
 
 class Pace:

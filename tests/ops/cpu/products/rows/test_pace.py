@@ -21,6 +21,7 @@ from tests.support.cpu.harness import HOST, ZEN4, check, run_kernel
 PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 CONVS = {
     "pixels as one row": ConvCase(conv((1, 1), bias=True), (600, 7, 7), 93),
+    "many pixels and long sums": ConvCase(conv((1, 1), bias=True), (1030, 24, 23), 45),
     "strided pixels": ConvCase(conv((1, 1), (2, 2)), (520, 13, 9), 61, n=2),
     "taps": ConvCase(conv((3, 3), pads=(1, 1), bias=True), (100, 7, 9), 45),
     "strided taps": ConvCase(conv((3, 3), (2, 2), pads=(1, 1)), (50, 17, 29), 76),
