@@ -19,11 +19,12 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import (
-    DOUBLE_PUMPED_MARGIN,
     KEPT,
     MADE_PANEL,
+    MEASURED_MARGIN,
     MOST_MEMORY,
     OUTPUT,
+    PACED_SUM,
     PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
@@ -102,7 +103,8 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     best = min(times, key=times.__getitem__, default=None)
     if best is None:
         return None
-    margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
+    measured = device.double_pumped or device.paces_weights
+    margin = MEASURED_MARGIN if measured else STRASSEN_MARGIN
     direct = product_us(graph, node, device, None, constants)
     return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
 
@@ -252,7 +254,8 @@ class _Work:
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
         each = PAIRED_ROW if self.algorithm == PAIRED else 0.0
-        moved = rows * (each + depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
+        sums = SUM[levels] * filled * (PACED_SUM if device.paces_weights and levels else 1.0)
+        moved = rows * (each + depth * sums + wide * device.lanes * chunks * OUTPUT[levels])
         spilt = np.maximum(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
         return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * read_us(1.0, device.l2 + 1, device) * spilt
 
