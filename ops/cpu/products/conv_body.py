@@ -126,14 +126,23 @@ class ConvBody(ConvOperands):
                 number = self.pace.number(i, r, row) if self.pace else 0
                 self.tile(replace(place, number=number), *tile_place(f, run, x, first, r), run.tile)
 
+    def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile, read: bool = False) -> None:
+        """Prefetches the lines that outputs go to, and those that the epilogue reads beside them; with `read` these
+        alone: where weights come at an even pace, a burst of both keeps them waiting."""
+        for _, t, index in self.places(place, out_x, tile):
+            number = t if tile.step == 1 and t < tile.count - 1 else 0
+            if read:
+                self.epilogue.prefetch_read(index, number)
+            else:
+                self.epilogue.prefetch(self.out, index, number)
+
     def tile(self, place: TilePosition, out_x: Index, in_x: Index, tile: PixelTile) -> None:
         """One register tile, from bias to store. `in_x` is the input that relative index 0 stands for, or, where taps
         are walked, the output again."""
         f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
-        for _, t, index in self.places(place, out_x, tile):
-            within = tile.step == 1 and t < tile.count - 1
-            self.epilogue.prefetch(self.out, index, t if within else 0)
+        if not self.k.shares_chunks:
+            self.prefetch_outputs(place, out_x, tile)
         if chunks == 1:
             self.prefetch_others(place, out_x, tile)
             self.sweep(acc, place, in_x, tile)
@@ -142,6 +151,8 @@ class ConvBody(ConvOperands):
         last = f.b.icmp_signed("==", f.value(place.chunk), I64(chunks - 1))
         with f.when(last):
             self.prefetch_others(place, out_x, tile)
+            if self.k.shares_chunks:
+                self.prefetch_outputs(place, out_x, tile, read=True)
         with f.when(f.b.icmp_signed(">", f.value(place.chunk), I64(0))):
             self.restore(acc, place, out_x, tile)
         self.sweep(acc, place, in_x, tile)
