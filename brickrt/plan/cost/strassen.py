@@ -29,6 +29,7 @@ from brickrt.plan.cost.constants import (
     PAIRED_ROWS,
     PAIRED_TIME,
     PREFETCHED_HIDDEN,
+    PRODUCT_SHARE,
     SPILT_FACTORS,
     STRASSEN_LEAST,
     STRASSEN_MARGIN,
@@ -121,7 +122,8 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     constants = constants if node.inputs[1] in graph.constants else 0
     vectors = out.size // columns * depth * -(-columns // device.lanes)
     at_a_time = products_at_a_time(graph.ins(node)[0].dtype, device)
-    arithmetic = compute_us(vectors / at_a_time, device, STRASSEN_SHARE)
+    share = PRODUCT_SHARE if device.paces_weights and isinstance(node.op, Conv) else STRASSEN_SHARE
+    arithmetic = compute_us(vectors / at_a_time, device, share)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
 
