@@ -50,13 +50,14 @@ WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd
 # Products by Strassen's scheme.
 STRASSEN_SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 STRASSEN_MARGIN = 0.95  # of the direct time that the scheme may take to be chosen
-DOUBLE_PUMPED_MARGIN = 0.98  # the same on the processors that these figures were measured on
+MEASURED_MARGIN = 0.98  # the same on the processors that these figures were measured on
 MADE_PANEL = 3.5  # multiply-adds that a vector of sums of weights takes as long as, where a kernel makes them
 PAIRED_TIME = 0.74  # of the time of the same products directly, where a processor adds beside multiply-adds
 PAIRED_ROWS = 14  # rows of which the products take as long as of fewer
 PAIRED_ROW = 1800.0  # bytes through L2 in whose time a row is measured, whatever its elements
 STRASSEN_LEAST = 8.0  # microseconds of one core that the scheme must save: less is not found again in whole runs
 SUM = {0: 20.0, 1: 12.0, 2: 22.0}  # bytes through L2 for the sums of one element; twice so many where they fill L2
+PACED_SUM = 2.5  # times as long where weights are paced: two multiply-adds a cycle, and lines are written no faster
 OUTPUT = {0: 3.0, 1: 14.0, 2: 32.0}  # the same per element of the output and chunk of K: what is kept and added
 PREFETCHED_HIDDEN = 0.12  # as HIDDEN, for weights that are fetched far ahead
 SPILT_FACTORS = 0.3  # as HIDDEN, for first factors that L2 does not hold

@@ -19,15 +19,17 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import (
-    DOUBLE_PUMPED_MARGIN,
     KEPT,
     MADE_PANEL,
+    MEASURED_MARGIN,
     MOST_MEMORY,
     OUTPUT,
+    PACED_SUM,
     PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
     PREFETCHED_HIDDEN,
+    PRODUCT_SHARE,
     SPILT_FACTORS,
     STRASSEN_LEAST,
     STRASSEN_MARGIN,
@@ -102,7 +104,8 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     best = min(times, key=times.__getitem__, default=None)
     if best is None:
         return None
-    margin = DOUBLE_PUMPED_MARGIN if device.double_pumped else STRASSEN_MARGIN
+    measured = device.double_pumped or device.paces_weights
+    margin = MEASURED_MARGIN if measured else STRASSEN_MARGIN
     direct = product_us(graph, node, device, None, constants)
     return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
 
@@ -119,7 +122,8 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     constants = constants if node.inputs[1] in graph.constants else 0
     vectors = out.size // columns * depth * -(-columns // device.lanes)
     at_a_time = products_at_a_time(graph.ins(node)[0].dtype, device)
-    arithmetic = compute_us(vectors / at_a_time, device, STRASSEN_SHARE)
+    share = PRODUCT_SHARE if device.paces_weights and isinstance(node.op, Conv) else STRASSEN_SHARE
+    arithmetic = compute_us(vectors / at_a_time, device, share)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
 
@@ -252,7 +256,8 @@ class _Work:
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
         each = PAIRED_ROW if self.algorithm == PAIRED else 0.0
-        moved = rows * (each + depth * SUM[levels] * filled + wide * device.lanes * chunks * OUTPUT[levels])
+        sums = SUM[levels] * filled * (PACED_SUM if device.paces_weights and levels else 1.0)
+        moved = rows * (each + depth * sums + wide * device.lanes * chunks * OUTPUT[levels])
         spilt = np.maximum(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
         return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * read_us(1.0, device.l2 + 1, device) * spilt
 

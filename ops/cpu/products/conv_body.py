@@ -130,7 +130,7 @@ class ConvBody(ConvOperands):
         are walked, the output again."""
         f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
-        if self.kept is None:
+        if not self.k.shares_chunks:
             self.prefetch_outputs(place, out_x, tile)
         if chunks == 1:
             self.prefetch_others(place, out_x, tile)
@@ -139,9 +139,9 @@ class ConvBody(ConvOperands):
             return
         last = f.b.icmp_signed("==", f.value(place.chunk), I64(chunks - 1))
         with f.when(last):
-            if self.kept is not None:
-                self.prefetch_outputs(place, out_x, tile)
             self.prefetch_others(place, out_x, tile)
+            if self.k.shares_chunks:
+                self.prefetch_outputs(place, out_x, tile)
         with f.when(f.b.icmp_signed(">", f.value(place.chunk), I64(0))):
             self.restore(acc, place, out_x, tile)
         self.sweep(acc, place, in_x, tile)
@@ -151,9 +151,9 @@ class ConvBody(ConvOperands):
             self.keep(acc, place, out_x, tile)
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Prefetches what the epilogue of a tile reads and writes, but for lines that are stored whole: nothing waits
-        for these."""
-        target = None if self.k.packs_outputs else self.out
+        """Prefetches what the epilogue of a tile reads and writes, but for lines that are stored whole, as nothing waits
+        for these, and where weights come at an even pace, as a burst of both would keep them waiting."""
+        target = None if self.k.packs_outputs or self.k.shares_chunks else self.out
         for _, t, index in self.places(place, out_x, tile):
             within = tile.step == 1 and t < tile.count - 1
             self.epilogue.prefetch(target, index, t if within else 0)

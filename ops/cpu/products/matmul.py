@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -25,7 +25,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.live_taps import tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
 from brickrt.ops.cpu.products.row_tiles import WIDEST, RepeatedTiles, RowWindow, choose_tile, common_cut
-from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace, even_steps, share_chunks
+from brickrt.ops.cpu.products.rows.pace import Pace, even_steps, share_chunks
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import left_registers, word_dot
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
@@ -168,9 +168,8 @@ class MatMulKernel(Kernel):
     @property
     def chunk_depth(self) -> int:
         """Elements of K of a chunk."""
-        if not self.shares_chunks:
-            return DEPTH
-        return even_steps(self.depth, self.tile[0] * self.lanes * self.weight_type.itemsize)
+        step = self.tile[0] * self.lanes * self.weight_type.itemsize
+        return even_steps(self.depth, step) if self.shares_chunks else DEPTH
 
     @cached_property
     def shares_chunks(self) -> bool:
@@ -316,13 +315,12 @@ class MatMulBody:
         weight = self.weights(batch, tile, column, masks)
         columns = [f.add(column, j * k.lanes) for j in range(len(masks))]
         places = [(j, t, [*batch, f.add(row, t), at]) for j, at in enumerate(columns) for t in range(count)]
-        if not k.shares_chunks:  # lines asked for in a burst would keep weights waiting
-            for _, _, index in places:
-                self.epilogue.prefetch(self.out, index)
+        for _, _, index in () if k.shares_chunks else places:  # a burst of lines would keep weights waiting
+            self.epilogue.prefetch(self.out, index)
         rows = f.address(self.a, start, a.dtype)
         if k.chunks == 1:
-            if k.shares_chunks and isinstance(weight, PackedStream):
-                weight = self.part_of(weight, 0)
+            if self.pace and isinstance(weight, PackedStream):
+                weight = self.pace.part_of(weight, 0, self.number, k.depth)
             self.multiply(acc, rows, offsets, weight)
             self.finish(acc, places, masks)
         else:
@@ -343,23 +341,16 @@ class MatMulBody:
             for j, t, index in places:
                 acc.put(j, t, f.load(self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j]))
         depth: Any = f.minimum(k.chunk_depth, f.sub(k.depth, start))  # a number that the code computes
-        stride = k.a.strides[-1]
-        part = f.address(rows, f.mul(start, stride), k.a.dtype)
-        shared = self.part_of(weight, start) if isinstance(weight, PackedStream) else None
-        acc.multiply_add(part, offsets, stride, depth, shared or (lambda c, j: weight(f.add(start, c), j)))
+        part = f.address(rows, f.mul(start, k.a.strides[-1]), k.a.dtype)
+        shared: LoadWeight | None = None
+        if self.pace and isinstance(weight, PackedStream):
+            shared = self.pace.part_of(weight, start, self.number, k.chunk_depth)
+        acc.multiply_add(part, offsets, k.a.strides[-1], depth, shared or (lambda c, j: weight(f.add(start, c), j)))
         with f.when(last):
             self.finish(acc, places, masks)
         with f.when(f.b.not_(last)):
             for j, t, index in places:
                 f.store(acc.value(j, t), self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j])
-
-    def part_of(self, stream: PackedStream, start: Index) -> PackedStream:
-        """A tile's weights from element `start` of K on, whose sweep asks for later ones."""
-        f, k, pace = self.f, self.k, self.pace
-        assert pace is not None
-        base = f.address(stream.base, f.mul(start, pace.width), stream.dtype)
-        ask = pace.asker(base, stream.dtype, self.number, k.chunk_depth, 0, AHEAD)
-        return replace(stream, base=base, ask=ask)
 
     def finish(self, acc: Accumulators, places: Places, masks: Masks) -> None:
         """Stores the sums with the epilogue applied."""

@@ -7,6 +7,7 @@ and the others would leave that idle. So each asks for its share, of a chunk tha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from llvmlite import ir
@@ -15,6 +16,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS
+from brickrt.ops.cpu.products.register_tile import PackedStream
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
@@ -57,6 +59,11 @@ class Pace:
     def number(self, run: int, r: Index, row: Index = 0) -> Index:
         """The number of the tile that repetition `r` of a run is, in a row."""
         return self.f.add(self.f.mul(row, self.in_row), self.starts[run], r)
+
+    def part_of(self, stream: PackedStream, start: Index, number: Index, steps: Index) -> PackedStream:
+        """A stream from step `start` on, of a chunk of so many steps, whose sweep asks for a later chunk."""
+        base = self.f.address(stream.base, self.f.mul(start, self.width), stream.dtype)
+        return replace(stream, base=base, ask=self.asker(base, stream.dtype, number, steps, 0, AHEAD))
 
     def asker(
         self, stream: ir.Value, dtype: np.dtype, number: Index, steps: Index, step: Index, chunks: int

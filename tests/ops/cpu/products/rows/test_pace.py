@@ -11,7 +11,8 @@ from llvmlite import binding as llvm
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
-from brickrt.ops.cpu.products.rows.pace import chunk_steps
+from brickrt.ops.cpu.products.rows.pace import chunk_steps, even_steps
+from brickrt.ops.expr import apply, arg
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.ops.cpu.products.words.test_byte_dot import requantized
@@ -32,6 +33,7 @@ PRODUCTS = {
     "rows": ((50, 700), (700, 150)),
     "matrices": ((3, 29, 400), (400, 77)),
     "a matrix for each": ((2, 30, 300), (2, 300, 40)),
+    "one chunk": ((75, 256), (256, 32)),
 }
 
 
@@ -117,6 +119,14 @@ def test_products(name):
     assert shared.tobytes() == alone.tobytes()
 
 
+def test_a_product_that_is_added_to_another_tensor():
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in ((31, 900), (900, 100), (31, 100))]
+    op = MatMul(epilogue=apply("add", arg(0, arrays[0].dtype), arg(1, arrays[0].dtype)))
+    how = {"packed": [False, True, False], "boxes": [Boxes.whole((31, 100))]}
+    check(op, arrays, PACED, rtol=2e-4, atol=2e-4, **how)
+
+
 def test_who_shares_chunks():
     """Few pixels with many weights, on processors that ask for these at an even pace."""
     case = CONVS["pixels as one row"]
@@ -132,3 +142,9 @@ def test_chunks_are_whole_units_that_stay_in_l1():
     assert chunk_steps(2, 64, 16) == 128
     assert chunk_steps(3, 64, 16) == 80
     assert chunk_steps(4, 64, 144) == 144
+
+
+def test_chunks_of_products_are_equal():
+    assert even_steps(384, 192) == 128
+    assert even_steps(256, 128) == 256
+    assert even_steps(1536, 192) == 171
