@@ -38,8 +38,8 @@ _NESTING = frozenset((onnx.GraphProto.DESCRIPTOR.full_name, onnx.TypeProto.DESCR
 
 
 def check_messages(model: onnx.ModelProto, label: str) -> bool:
-    """Whether tensors lie in files. Raises ModelError for text that is not UTF-8, unknown element types, and what is too
-    deep or too much, and BrickError for tensors in files and sparse ones that are together larger than the memory
+    """Whether tensors lie in files. Raises ModelError for text that is not UTF-8, unknown element types, and what is
+    too deep or too much, and BrickError for tensors in files and sparse ones that are together larger than the memory
     available."""
     kinds, in_files = list[TensorType](), False
     try:

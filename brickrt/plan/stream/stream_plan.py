@@ -270,26 +270,31 @@ class StreamPlanner:
         key = rows, strips
         if sample and key in self._samples:
             return self._samples[key]
+        most = self._most(rows) if sample else None
+        if sample and most is not None and self._next.get(rows):
+            self._schedule_together(number, rows, list(dict.fromkeys([strips, *self._next.pop(rows)])), most)
+            return self._samples[key]
+        parts = strip_parts(self.plan.graph, self.network.swept, strips, self._standing if sample else "each")
+        found = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
+        if sample:
+            self._samples[key] = found
+        return found
+
+    def _schedule_together(self, number: int, rows: int, numbers: Sequence[tuple[int, ...]], most: int) -> None:
+        """Makes samples for several numbers of strips at once."""
         graph, swept = self.plan.graph, self.network.swept
-        if not sample or self.uneven:
-            parts = strip_parts(graph, swept, strips, self._standing if sample else "each")
-            found = [(schedule_pass(self.network, number, rows, part, None), times) for part, times in parts]
-            return self._samples.setdefault(key, found) if sample else found
-        rolls = swept.axes.rolls
-        likely = [] if rolls.starts or rolls.ends else self._next.pop(rows, [])
-        new = [others for others in likely if (rows, others) not in self._samples]
-        asked = list(dict.fromkeys([strips, *new]))
-        cut = [strip_parts(graph, swept, each, self._standing) for each in asked]
+        cut = [strip_parts(graph, swept, strips, self._standing) for strips in numbers]
         every = [part for parts in cut for part, _ in parts]
-        made = iter(schedule_parts(self.network, number, rows, every, self._most(rows)))
-        for each, parts in zip(asked, cut, strict=True):
-            self._samples[rows, each] = [(next(made), times) for _, times in parts]
-        return self._samples[key]
+        made = iter(schedule_parts(self.network, number, rows, every, most))
+        for strips, parts in zip(numbers, cut, strict=True):
+            self._samples[rows, strips] = [(next(made), times) for _, times in parts]
 
     def expect(self, rows: int, strips: Sequence[tuple[int, ...]]) -> None:
         """Tells which numbers of strips are likely to be asked for in bands of `rows` rows: samples of all of them are
-        made with the first."""
-        self._next[rows] = list(strips)
+        made with the first. Parts that are joined in another order are scheduled one by one."""
+        rolls = self.network.swept.axes.rolls
+        if not (rolls.starts or rolls.ends):
+            self._next[rows] = list(strips)
 
     @cached_property
     def _standing(self) -> Standing:
