@@ -17,8 +17,9 @@ def box_shape(box: Boxes) -> Shape:
 
 def settle(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, shape: Sequence[int]) -> Boxes:
     """Ranges [lo, hi) as boxes of an operand of `shape`: clipped to it, and empty where the output's box is."""
-    idle = boxes.empty[:, None]
-    return Boxes(lo, np.where(idle, lo, hi)).clip(shape)
+    if boxes.some_empty:
+        hi = np.where(boxes.empty[:, None], lo, hi)
+    return Boxes(lo, hi).clip(shape)
 
 
 def operand_region(boxes: Boxes, shape: Shape) -> Boxes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -99,10 +100,16 @@ class Boxes:
         """Elements along each dimension, [n, d]; never negative."""
         return np.maximum(self.hi - self.lo, 0)
 
-    @property
+    @cached_property
     def empty(self) -> np.ndarray:
-        """Which boxes have no elements, [n]; also where 64 bits do not count the elements."""
+        """Which boxes have no elements, [n]; also where 64 bits do not count the elements. Ends that are asked about
+        are not changed any more."""
         return np.logical_or.reduce(self.hi <= self.lo, axis=1)
+
+    @cached_property
+    def some_empty(self) -> bool:
+        """Whether any box has no elements."""
+        return bool(self.empty.any())
 
     @property
     def volumes(self) -> np.ndarray:
@@ -117,6 +124,8 @@ class Boxes:
 
     def union(self, other: Boxes) -> Boxes:
         """The smallest boxes around both, pairwise; an empty box adds nothing."""
+        if not (self.some_empty or other.some_empty):
+            return Boxes(np.minimum(self.lo, other.lo), np.maximum(self.hi, other.hi))
         empty, other_empty = self.empty[:, None], other.empty[:, None]
         lo = np.where(empty, other.lo, np.where(other_empty, self.lo, np.minimum(self.lo, other.lo)))
         hi = np.where(empty, other.hi, np.where(other_empty, self.hi, np.maximum(self.hi, other.hi)))

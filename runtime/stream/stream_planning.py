@@ -139,8 +139,8 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
 
 
 def _settled_bytes(graph: Graph) -> int:
-    """What is resident without what was freed, and with what a run imports. At least what `brickrt run` has with such weights, so that
-    `brickrt plan`, which loads less, names the same least memory."""
+    """What is resident without what was freed, and with what a run imports. At least what `brickrt run` has
+    with such weights, so that `brickrt plan`, which loads less, names the same least memory."""
     give_back_freed()
     weights = sum(array.nbytes for array in graph.constants.values())
     later = sum(nbytes for module, nbytes in IMPORTED.items() if module not in sys.modules)

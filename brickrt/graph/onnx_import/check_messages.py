@@ -37,19 +37,22 @@ ELEMENT_TYPES = frozenset(helper.get_all_tensor_dtypes()) - {TensorProto.UNDEFIN
 _NESTING = frozenset((onnx.GraphProto.DESCRIPTOR.full_name, onnx.TypeProto.DESCRIPTOR.full_name))
 
 
-def check_messages(model: onnx.ModelProto, label: str) -> None:
-    """Raises ModelError for text that is not UTF-8, unknown element types, and what is too deep or too much, and
-    BrickError for tensors in files and sparse ones that are together larger than the memory available."""
-    kinds: list[TensorType] = []
+def check_messages(model: onnx.ModelProto, label: str) -> bool:
+    """Whether tensors lie in files. Raises ModelError for text that is not UTF-8, unknown element types, and what is
+    too deep or too much, and BrickError for tensors in files and sparse ones that are together larger than the memory
+    available."""
+    kinds, in_files = list[TensorType](), False
     try:
         for message in messages_below(model):
             _CHECKS.get(message.DESCRIPTOR.full_name, _nothing)(message)
-            kinds += _expanded(message)
+            if expanded := _expanded(message):
+                kinds, in_files = kinds + expanded, in_files or isinstance(message, TensorProto)
         named = f"{', '.join(map(str, kinds[:4]))}{', …' * (len(kinds) > 4)}"
         require_bytes(sum(kind.nbytes for kind in kinds), f"{label}: what lies in files or is sparse, {named}")
         _check_functions(model)
     except ModelError as e:
         raise ModelError(f"{label}: {e}: export the model again") from e
+    return in_files
 
 
 def _nothing(message: Any) -> None:
@@ -65,20 +68,25 @@ def _expanded(message: Any) -> list[TensorType]:
     return []
 
 
-def messages_below(message: Message, depth: int = 0) -> Iterator[Message]:
+def messages_below(message: Message) -> Iterator[Message]:
     """A message and all inside it. Raises ModelError where they are nested too deeply."""
-    depth += message.DESCRIPTOR.full_name in _NESTING
-    if depth > MOST_NESTED:
-        raise ModelError(f"more than {MOST_NESTED} sub-graphs or types are nested inside one another")
-    check_time("reading a", message.DESCRIPTOR.name)
-    _check_text(message)
-    yield message
-    for name, repeated in _parts(message.DESCRIPTOR):
-        if repeated:
-            for one in getattr(message, name):
-                yield from messages_below(one, depth)
-        elif message.HasField(name):
-            yield from messages_below(getattr(message, name), depth)
+    left = [(message, 0)]
+    while left:
+        message, depth = left.pop()
+        descriptor = message.DESCRIPTOR
+        depth += descriptor.full_name in _NESTING
+        if depth > MOST_NESTED:
+            raise ModelError(f"more than {MOST_NESTED} sub-graphs or types are nested inside one another")
+        check_time("reading a", descriptor.name)
+        _check_text(message)
+        yield message
+        inside: list[Message] = []
+        for name, repeated in _parts(descriptor):
+            if repeated:
+                inside += getattr(message, name)
+            elif message.HasField(name):
+                inside.append(getattr(message, name))
+        left += [(one, depth) for one in reversed(inside)]
 
 
 @cache
@@ -96,7 +104,7 @@ def _texts(descriptor: Any) -> tuple[tuple[str, bool], ...]:
 def _check_text(message: Message) -> None:
     for name, repeated in _texts(message.DESCRIPTOR):
         text = getattr(message, name)  # text that is not UTF-8 comes as bytes
-        if any(isinstance(one, bytes) for one in (text if repeated else (text,))):
+        if any(isinstance(one, bytes) for one in text) if repeated else isinstance(text, bytes):
             raise ModelError(f"field '{name}' of a {message.DESCRIPTOR.name} is no UTF-8 text")
 
 

@@ -80,14 +80,16 @@ def load(model: Model) -> SourceGraph:
         proto, folder, label, size = _read(model)
         stored = size + bytes_beside(proto.graph.initializer, folder)
         with preparing(), uncollected(), allowing(stored):
-            check_messages(proto, label)
-            return _imported(proto, folder, label, stored)
+            in_files = check_messages(proto, label)
+            return _imported(proto, folder, label, stored, in_files)
 
 
-def _imported(proto: onnx.ModelProto, folder: Path | None, label: str, stored: int) -> SourceGraph:
+def _imported(proto: onnx.ModelProto, folder: Path | None, label: str, stored: int, in_files: bool) -> SourceGraph:
+    """The imported model, some of whose tensors may be `in_files` of the folder."""
     proto = upgraded(proto, check_header(proto, label), label)
     try:
-        embed_external_data(_inner_tensors(proto), folder)
+        if in_files:
+            embed_external_data(_inner_tensors(proto), folder)
         constants = initializer_arrays(proto.graph, folder)
         light = _light(proto, label)
         opsets = check_header(light, label)

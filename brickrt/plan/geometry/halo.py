@@ -38,9 +38,12 @@ class Demand:
 
 def whole_blocks(boxes: Boxes, block: int, shape: Shape) -> Boxes:
     """The boxes with their channels rounded out to blocks of a tensor of `shape`; empty ones as they are."""
+    before, behind = boxes.lo[:, 1] % block, np.where(boxes.hi[:, 1] == shape[1], 0, -boxes.hi[:, 1] % block)
+    if not (before.any() or behind.any()):
+        return boxes
     lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
-    lo[:, 1] -= lo[:, 1] % block
-    hi[:, 1] = np.minimum(-(-hi[:, 1] // block) * block, shape[1])
+    lo[:, 1] -= before
+    hi[:, 1] = np.minimum(hi[:, 1] + behind, shape[1])
     idle = boxes.empty[:, None]
     return Boxes(np.where(idle, boxes.lo, lo), np.where(idle, boxes.hi, hi))
 

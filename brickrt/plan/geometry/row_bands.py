@@ -87,11 +87,12 @@ class BandSweep:
         ins, out = self.graph.ins(node), self.graph.out(node)
         self.rows[node.output] = self.held(node.output)
         boxes = self.needed[node.output] if node.output in self.through else self.computed(node.output)
-        empty = (boxes.volumes == 0)[:, None]
+        empty = boxes.empty[:, None] if boxes.some_empty else None
         for i, name in enumerate(node.inputs):
             if name not in self.graph.constants:
                 region = node.op.region(i, boxes, ins, out)
-                region = Boxes(region.lo, np.where(empty, region.lo, region.hi))
+                if empty is not None:
+                    region = Boxes(region.lo, np.where(empty, region.lo, region.hi))
                 if name in self.blocks:
                     region = whole_blocks(region, self.blocks[name], ins[i].shape)
                 self.needed[name] = region.union(self.needed[name]) if name in self.needed else region

@@ -28,6 +28,10 @@ FEW_PIXELS = 256  # that read the weights of a product with paired elements at l
 PIECES = 2  # tasks per core, of a layer that is cut once more
 
 
+# Units as bands run them, by their nodes, their partial reductions and the extents that a band computes.
+Cuts = dict[tuple[Shape, Shape, Shape], Subgraph]
+
+
 @dataclass(frozen=True)
 class Place:
     """Where a tensor lies while a band runs: storage of `extents` whose first element is `origin` of the tensor;
@@ -58,9 +62,11 @@ def plan_band(
     storage: BandStorage,
     band: int,
     skipped: Collection[int] = (),
+    cuts: Cuts | None = None,
 ) -> BandPlan:
-    """The plan of a band of a sweep, without the units whose numbers are skipped."""
-    return _BandPlanner(plan, units, schedule, storage, band, skipped).run()
+    """The plan of a band of a sweep, without the units whose numbers are skipped; `cuts` keeps what bands that compute
+    as much of a unit have alike."""
+    return _BandPlanner(plan, units, schedule, storage, band, skipped, {} if cuts is None else cuts).run()
 
 
 def plan_resident(plan: Plan, units: Sequence[Subgraph], storage: BandStorage) -> BandPlan:
@@ -83,8 +89,9 @@ class _BandPlanner:
         storage: BandStorage,
         band: int,
         skipped: Collection[int],
+        cuts: Cuts,
     ) -> None:
-        self.plan, self.schedule, self.storage, self.band = plan, schedule, storage, band
+        self.plan, self.schedule, self.storage, self.band, self.cuts = plan, schedule, storage, band, cuts
         self.units = [units[number] for number in schedule.units if number not in skipped]
         self.nodes = list(plan.graph.nodes)
         self.types, self.layouts = dict(plan.graph.types), dict(plan.layouts)
@@ -125,7 +132,15 @@ class _BandPlanner:
         self.boxes[unit.nodes[-1]] = box
         for k in partials:
             self.boxes[k] = self.schedule.box(graph.nodes[k].output, self.band)
-        extents, step = tuple(box.extents[0].tolist()), self.column_step(unit, partials)
+        extents = tuple(box.extents[0].tolist())
+        key = unit.nodes, partials, extents
+        if key not in self.cuts:
+            self.cuts[key] = self.cut(unit, partials, extents)
+        return self.cuts[key]
+
+    def cut(self, unit: Subgraph, partials: tuple[int, ...], extents: Shape) -> Subgraph:
+        """The unit as it runs in bands that compute such extents of its output."""
+        output, step = self.plan.graph.nodes[unit.nodes[-1]].output, self.column_step(unit, partials)
         most = self.paired_brick(unit) if self.paired(unit) else unit.brick
         brick = band_brick(most, extents, self.schedule.axes.of(output), self.plan.device.cores, step)
         band = tuple(min(a, b) for a, b in zip(unit.band, brick, strict=True))
@@ -181,7 +196,7 @@ class _BandPlanner:
             self.places[kept] = Place(extents, origin, self.slots[kept])
             after = self.after_name(name)
             self.types[after], self.layouts[after] = self.types[name], self.layouts[name]
-            origin = storage_origin(stored, axis, int(rows.kept_after[self.band]))
+            origin = storage_origin(stored, axis, rows.left_after(self.band))
             self.places[after] = Place(extents, origin, self.slots[kept])
 
     def after_name(self, name: str) -> str:
@@ -198,7 +213,8 @@ class _BandPlanner:
             if stored.kind != "saved" or name not in uses:
                 continue
             rows, band = self.schedule.rows[name], self.band
-            keep, lo, hi, left = (int(a[band]) for a in (rows.keep, rows.lo, rows.hi, rows.kept_after))
+            keep, lo, hi = (int(a[band]) for a in (rows.keep, rows.lo, rows.hi))
+            left = rows.left_after(band)
             first, made = uses[name]
             if keep < lo:
                 before.setdefault(first, []).append(self.copy(name, kept_name(name), name, keep, lo))

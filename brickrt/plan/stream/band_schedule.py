@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 
@@ -29,7 +30,7 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.stream.row_axes import RowAxes
-from brickrt.plan.stream.rows.swept_rows import BandBoxes, Columns, SweptRows
+from brickrt.plan.stream.rows.swept_rows import BandBoxes, Columns, SweptRows, box_around, joined
 from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
 
@@ -152,12 +153,20 @@ def schedule_pass(
 
     `part` are boxes of graph outputs where only some columns of them are computed; `most` bands are planned.
     """
+    return schedule_parts(network, number, rows, [part or {}], most)[0]
+
+
+def schedule_parts(
+    network: Network, number: int, rows: int, parts: Sequence[Mapping[str, Boxes]], most: int | None = None
+) -> list[BandSchedule]:
+    """A schedule for each of several parts, as `schedule_pass` makes it of one. NumPy takes about as long for the boxes
+    of a few bands as for those of many, so that all parts are looked at together."""
     ahead = network.likely_ahead(number, rows)
     while True:
-        scheduler = _Scheduler(network, number, rows, ahead, part or {}, most)
+        scheduler = _Scheduler(network, number, rows, ahead, parts, most)
         found = scheduler.run()
         if not scheduler.late or ahead >= MOST_AHEAD:
-            network.ahead[number, rows] = found.ahead
+            network.ahead[number, rows] = max(one.ahead for one in found)
             return found
         ahead = min(max(ahead + scheduler.late, 4 * ahead), MOST_AHEAD)
 
@@ -179,10 +188,17 @@ def computed_nodes(network: Network, number: int) -> set[int]:
 
 
 class _Scheduler:
-    """Goes through the units backwards, from what the pass is for."""
+    """Goes through the units backwards, from what the pass is for. Boxes are those of all bands of the first part, then
+    those of the second, and so on: [parts · bands]."""
 
     def __init__(
-        self, network: Network, number: int, rows: int, ahead: int, part: Mapping[str, Boxes], most: int | None
+        self,
+        network: Network,
+        number: int,
+        rows: int,
+        ahead: int,
+        parts: Sequence[Mapping[str, Boxes]],
+        most: int | None,
     ) -> None:
         self.network, self.graph, self.axes = network, network.graph, network.swept.axes
         self.ahead, self.late = ahead, 0
@@ -194,13 +210,16 @@ class _Scheduler:
         bands = max(1, -(-network.tall // rows))
         self.sampled = most is not None and most < bands
         self.bands = ahead + (most if most is not None and most < bands else bands)
-        self.idle = ahead  # bands at the beginning that compute nothing
+        self.idle = [ahead] * len(parts)  # bands at the beginning that compute nothing
         self.needed: dict[str, Boxes] = {}
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
-            self.needed[name] = self._target(name, rows, part.get(name))
+            self.needed[name] = joined([self._target(name, rows, part.get(name)) for part in parts])
         sinks = tuple(name for name in self.targets if name in filed)
-        self.found = BandSchedule(graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained)
+        self.found = [
+            BandSchedule(graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained)
+            for _ in parts
+        ]
 
     def _target(self, name: str, rows: int, part: Boxes | None) -> Boxes:
         """The bands of a target: of each the same share of its rows; of last rows all in the last band. A row of a file
@@ -216,8 +235,8 @@ class _Scheduler:
         ends = np.concatenate([np.zeros(self.ahead, np.int64), np.minimum(ends, extent)])
         return self._repeated(whole, axis, ends[:-1], ends[1:])
 
-    def run(self) -> BandSchedule:
-        """The whole schedule, from the first band on that computes anything."""
+    def run(self) -> list[BandSchedule]:
+        """The whole schedule of each part, from the first band on that computes anything."""
         needed = self.needed
         units = [
             number
@@ -225,13 +244,21 @@ class _Scheduler:
             if (output in needed or any(node.output in needed for node in partials))
             and self._unit(unit, output, partials)
         ]
-        self.found.sources = tuple(name for name in (*self.graph.inputs, *self.spilled) if name in self.needed)
-        for name in self.found.sources:
+        sources = tuple(name for name in (*self.graph.inputs, *self.spilled) if name in self.needed)
+        for name in sources:
             self._compute(name)
-        for name, region in self.read.items():
-            self._follow(name, region)
-        self.found.units = tuple(reversed(units))
-        return self.found.without_first(self.idle) if self.idle and not self.late else self.found
+        for found in self.found:
+            found.sources, found.units = sources, tuple(reversed(units))
+        for name, regions in self.read.items():
+            for found, region in zip(self.found, self._parts(regions), strict=True):
+                self._follow(found, name, region)
+        idle = [0] * len(self.found) if self.late else self.idle
+        return [found.without_first(n) if n else found for found, n in zip(self.found, idle, strict=True)]
+
+    def _parts(self, boxes: Boxes) -> list[Boxes]:
+        """The boxes of each part."""
+        ends = [at * self.bands for at in range(len(self.found) + 1)]
+        return [boxes] if len(ends) == 2 else [Boxes(boxes.lo[a:b], boxes.hi[a:b]) for a, b in pairwise(ends)]
 
     def _unit(self, unit: Subgraph, output: str, partials: Sequence[Node]) -> bool:
         """Adds what a unit reads; whether the pass needs it."""
@@ -245,7 +272,9 @@ class _Scheduler:
         for node in partials:
             assert isinstance(node.op, Segmented)
             needed = self.needed[node.output]
-            self._note(node.output, needed, needed.empty, node.op.made_of(boxes))
+            made = self._parts(node.op.made_of(boxes))
+            for found, one, computed in zip(self.found, self._parts(needed), made, strict=True):
+                self._note(found, node.output, one, one.empty, computed)
         self._inside(unit, boxes)
         return True
 
@@ -261,12 +290,14 @@ class _Scheduler:
         """What a node reads; of the tensors `inner` to its unit it is `local`."""
         node, columns = self.graph.nodes[k], self.network.columns
         boxes = local[node.output]
-        made, idle = BandBoxes.of(boxes, columns), boxes.empty[:, None]
+        made = [BandBoxes.of(one, columns) for one in self._parts(boxes)]
+        idle = boxes.empty[:, None] if boxes.some_empty else None
         for i, name in enumerate(node.inputs):
             if name in self.graph.constants:
                 continue
             region = self._region(node, i, boxes, idle)
-            self.found.reads.append(Read(k, i, made, BandBoxes.of(region, columns)))
+            for found, output, one in zip(self.found, made, self._parts(region), strict=True):
+                found.reads.append(Read(k, i, output, BandBoxes.of(one, columns)))
             if name in self.axes.rolls.starts:
                 region = self._from_the_first(name, region, boxes)
             if name in inner:
@@ -276,18 +307,19 @@ class _Scheduler:
             elif name in self.network.swept.level:
                 self._need(name, region)
 
-    def _region(self, node: Node, i: int, boxes: Boxes, idle: np.ndarray) -> Boxes:
+    def _region(self, node: Node, i: int, boxes: Boxes, idle: np.ndarray | None) -> Boxes:
         """What a node reads of an input; nothing for boxes that are empty."""
         name, ins = node.inputs[i], self.graph.ins(node)
         region = node.op.region(i, boxes, ins, self.graph.out(node))
-        region = Boxes(region.lo, np.where(idle, region.lo, region.hi))
+        if idle is not None:
+            region = Boxes(region.lo, np.where(idle, region.lo, region.hi))
         blocks = self.network.blocks
         return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
 
     def _from_the_first(self, name: str, region: Boxes, boxes: Boxes) -> Boxes:
         """All rows of a part that is joined last, from the band on that joins the first, or gives the first results:
         they are computed with what lies beside them, and kept."""
-        across, bands = _across(region, ~region.empty), np.arange(self.bands)
+        across, bands = box_around(region, ~region.empty), np.arange(self.bands)
         joined = np.logical_or.accumulate(~boxes.empty | (bands >= self.ahead)) & ~across.empty[0]
         whole = across.copies(self.bands)
         return Boxes(whole.lo, np.where(joined[:, None], whole.hi, whole.lo))
@@ -297,12 +329,16 @@ class _Scheduler:
 
     def _compute(self, name: str) -> Boxes:
         """The boxes that bands compute of a tensor all of whose readers are known: never many more rows than usual."""
-        needed, axis = self.needed[name], self.axes.of(name)
-        empty = needed.empty
+        return joined([self._compute_part(at, name, one) for at, one in enumerate(self._parts(self.needed[name]))])
+
+    def _compute_part(self, at: int, name: str, needed: Boxes) -> Boxes:
+        """The same for the part with this number."""
+        empty, axis = needed.empty, self.axes.of(name)
         reach, first = self._reached(name, needed, ~empty)
         lo = np.concatenate([np.full(1, first), reach[:-1]])
-        self.idle = min(self.idle, int((reach > first).argmax()) if reach[-1] > first else self.bands)
-        return self._note(name, needed, empty, self._repeated(_across(needed, ~empty), axis, lo, reach))
+        self.idle[at] = min(self.idle[at], int((reach > first).argmax()) if reach[-1] > first else self.bands)
+        computed = self._repeated(box_around(needed, ~empty), axis, lo, reach)
+        return self._note(self.found[at], name, needed, empty, computed)
 
     def _repeated(self, whole: Boxes, axis: int, lo: np.ndarray, hi: np.ndarray) -> Boxes:
         """A box for each band: one box with other ends of its rows."""
@@ -310,24 +346,24 @@ class _Scheduler:
         each.lo[:, axis], each.hi[:, axis] = lo, hi
         return each
 
-    def _note(self, name: str, needed: Boxes, empty: np.ndarray, computed: Boxes) -> Boxes:
+    def _note(self, found: BandSchedule, name: str, needed: Boxes, empty: np.ndarray, computed: Boxes) -> Boxes:
         """Keeps the rows of a tensor of which `needed` is read, where not `empty`, and `computed` made."""
         axis = self.axes.of(name)
         lo, hi = (ends[:, axis] for ends in (computed.lo, computed.hi))
         read = np.where(empty, _FAR, needed.lo[:, axis])
         keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
-        self.found.rows[name] = self.network.columns.rows(SweptRows(keep, lo, hi))
-        self.found.across[name] = _across(computed, ~computed.empty)
+        found.rows[name] = self.network.columns.rows(SweptRows(keep, lo, hi))
+        found.across[name] = box_around(computed, ~computed.empty)
         return computed
 
-    def _follow(self, name: str, region: Boxes) -> None:
+    def _follow(self, found: BandSchedule, name: str, region: Boxes) -> None:
         """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
         some = ~region.empty
         read = np.where(some, region.lo[:, self.axes.of(name)], _FAR)
         first = np.minimum.accumulate(read[::-1])[::-1]
         first = np.minimum(first, first[first < _FAR].max(initial=0))
-        self.found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
-        self.found.across[name] = _across(region, some)
+        found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
+        found.across[name] = box_around(region, some)
 
     def _reached(self, name: str, needed: Boxes, some: np.ndarray) -> tuple[np.ndarray, int]:
         """End of the rows that are computed by the end of each band, and the first row of all; `some` are the bands
@@ -356,11 +392,3 @@ class _Scheduler:
         if self.sampled and start + 1 < self.bands:
             return -(-(int(reach[-1]) - int(reach[start])) // (self.bands - 1 - start))
         return -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
-
-
-def _across(boxes: Boxes, some: np.ndarray) -> Boxes:
-    """The smallest box around some of all, [1]."""
-    if not some.any():
-        return Boxes(boxes.lo[:1], boxes.lo[:1])
-    lo, hi = (ends if some.all() else ends[some] for ends in (boxes.lo, boxes.hi))
-    return Boxes(lo.min(axis=0, keepdims=True), hi.max(axis=0, keepdims=True))

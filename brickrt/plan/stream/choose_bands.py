@@ -93,8 +93,11 @@ def _search(
     least: Candidate | None = None
     found, gains = Known(), dict[tuple[int, int, float], Gain]()
     heights, idle = _heights(planner), 0
-    for strips in _strips(planner):
+    numbers = list(_strips(planner))
+    for at, strips in enumerate(numbers):
         near = heights.index(least.plan.rows) if least else len(heights) - 1
+        if at == 1:  # in whole rows a network often fits, and then no strips are tried
+            planner.expect(heights[near], numbers[at:])
         fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found, full, gains), heights, near)
         known = fits or smallest
         assert known is not None

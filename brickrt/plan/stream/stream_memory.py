@@ -70,11 +70,12 @@ class SweepBytes:
 @dataclass
 class Known:
     """What was found out about other plans of the same planner: bytes of whole sweeps; of the scratch of units by what
-    these are made of, their bricks and boxes; and what units are made of, by their nodes."""
+    these are made of, their bricks and boxes; and numbers for what units are made of, by their nodes and by itself."""
 
     sweeps: dict[Sweep, SweepBytes] = field(default_factory=dict)
     scratch: dict[tuple[object, ...], int] = field(default_factory=dict)
-    made_of: dict[tuple[int, ...], tuple[object, ...]] = field(default_factory=dict)
+    made_of: dict[tuple[int, ...], int] = field(default_factory=dict)
+    numbers: dict[tuple[object, ...], int] = field(default_factory=dict)
 
 
 def project_stream(
@@ -150,7 +151,7 @@ def _scratch(band: BandPlan, unit: Subgraph, slices: Collection[str], known: Kno
         return 0
     box = band.boxes[unit.nodes[-1]]
     if unit.nodes not in known.made_of:
-        known.made_of[unit.nodes] = _made_of(band, unit, slices)
+        known.made_of[unit.nodes] = known.numbers.setdefault(_made_of(band, unit, slices), len(known.numbers))
     starts = (box.lo % ALIKE).tobytes(), (box.lo == 0).tobytes()
     edges = tuple(np.minimum(box.extents[0], unit.brick).tolist())
     key = known.made_of[unit.nodes], edges, unit.band, *starts
@@ -175,7 +176,8 @@ def _inner_bytes(band: BandPlan, unit: Subgraph, slices: Collection[str]) -> int
     """Bytes of the inner tensors of a padded brick: the most that a brick of the unit needs of each, of those
     that stand for all."""
     graph, layouts, lanes = band.plan.graph, band.plan.layouts, band.plan.device.lanes
-    blocks = {name: lanes for name, layout in layouts.items() if layout == "blocked"}
+    read = {name for k in unit.nodes for name in (*graph.nodes[k].inputs, graph.nodes[k].output)}
+    blocks = {name: lanes for name in read if layouts.get(name) == "blocked"}
     boxes, _ = BrickGrid.of_box(band.boxes[unit.nodes[-1]], unit.brick).sample()
     axis = swept_axis(unit.brick, unit.band)
     swept = sweep(graph, unit.nodes, boxes, unit.band[axis], axis, slices, blocks)

@@ -16,9 +16,9 @@ from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, plan_band, plan_resident
+from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, Cuts, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
-from brickrt.plan.stream.band_schedule import BandSchedule, Network, computed_nodes, schedule_pass
+from brickrt.plan.stream.band_schedule import BandSchedule, Network, computed_nodes, schedule_parts, schedule_pass
 from brickrt.plan.stream.band_storage import (
     SHORT,
     BandStorage,
@@ -83,7 +83,7 @@ class StreamPlan:
     """A plan as sweeps. `rows` is the height of a band, in rows of the tallest input or output, `strips` in how many
     parts each of the other spatial axes is cut, `saved` as `store_pass` has it; `last` are the units that run on whole
     tensors after all sweeps. `always` has the bytes of the tensors that are held whole, `spilled` names those that go
-    through files."""
+    through files, `cuts` the units as bands of any plan of these units run them."""
 
     plan: Plan
     rows: int
@@ -95,6 +95,7 @@ class StreamPlan:
     sweeps: tuple[Sweep, ...]
     last: tuple[Subgraph, ...]
     spilled: tuple[str, ...] = ()
+    cuts: Cuts = field(default_factory=dict, repr=False)
 
     @cached_property
     def attentions(self) -> tuple[Attention, ...]:
@@ -114,7 +115,7 @@ class StreamPlan:
     def band_plan(self, sweep: int, band: int, skipped: frozenset[int] = frozenset()) -> BandPlan:
         """What a band of a sweep does, without the units whose numbers are skipped."""
         one = self.sweeps[sweep]
-        return plan_band(self.plan, self.units, one.schedule, one.storage, band, skipped)
+        return plan_band(self.plan, self.units, one.schedule, one.storage, band, skipped, self.cuts)
 
     def bands(self, sweep: int, wanted: int, end: int | None = None) -> BandRange:
         """What runs for the results of the bands [wanted, end) of a sweep."""
@@ -146,6 +147,8 @@ class StreamPlanner:
     _samples: dict[tuple[int, tuple[int, ...]], list[tuple[BandSchedule, int]]] = field(
         default_factory=dict, repr=False
     )
+    _cuts: Cuts = field(default_factory=dict, repr=False)
+    _next: dict[int, list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -221,7 +224,7 @@ class StreamPlanner:
         sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample, saved)]
         after = range(swept.passes, 1 + max(swept.resident.values(), default=0))
         last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
-        made = tuple(units), swept, self.always, tuple(sweeps), tuple(last), self.network.spilled
+        made = tuple(units), swept, self.always, tuple(sweeps), tuple(last), self.network.spilled, self._cuts
         return StreamPlan(self.plan, rows, strips, saved, *made)
 
     @cached_property
@@ -268,11 +271,30 @@ class StreamPlanner:
         if sample and key in self._samples:
             return self._samples[key]
         most = self._most(rows) if sample else None
+        if sample and most is not None and self._next.get(rows):
+            self._schedule_together(number, rows, list(dict.fromkeys([strips, *self._next.pop(rows)])), most)
+            return self._samples[key]
         parts = strip_parts(self.plan.graph, self.network.swept, strips, self._standing if sample else "each")
         found = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
         if sample:
             self._samples[key] = found
         return found
+
+    def _schedule_together(self, number: int, rows: int, numbers: Sequence[tuple[int, ...]], most: int) -> None:
+        """Makes samples for several numbers of strips at once."""
+        graph, swept = self.plan.graph, self.network.swept
+        cut = [strip_parts(graph, swept, strips, self._standing) for strips in numbers]
+        every = [part for parts in cut for part, _ in parts]
+        made = iter(schedule_parts(self.network, number, rows, every, most))
+        for strips, parts in zip(numbers, cut, strict=True):
+            self._samples[rows, strips] = [(next(made), times) for _, times in parts]
+
+    def expect(self, rows: int, strips: Sequence[tuple[int, ...]]) -> None:
+        """Tells which numbers of strips are likely to be asked for in bands of `rows` rows: samples of all of them are
+        made with the first. Parts that are joined in another order are scheduled one by one."""
+        rolls = self.network.swept.axes.rolls
+        if not (rolls.starts or rolls.ends):
+            self._next[rows] = list(strips)
 
     @cached_property
     def _standing(self) -> Standing:

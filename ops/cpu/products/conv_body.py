@@ -151,7 +151,7 @@ class ConvBody(ConvOperands):
             self.keep(acc, place, out_x, tile)
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Prefetches what the epilogue of a tile reads and writes, but for lines that are stored whole, as nothing waits
+        """Prefetches what the epilogue of a tile reads and writes, but for lines stored whole, as nothing waits
         for these, and where weights come at an even pace, as a burst of both would keep them waiting."""
         target = None if self.k.packs_outputs or self.k.shares_chunks else self.out
         for _, t, index in self.places(place, out_x, tile):

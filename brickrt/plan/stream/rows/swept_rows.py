@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -27,6 +28,11 @@ class SweptRows:
     def kept_after(self) -> np.ndarray:
         """First row that is held for the next band, [bands]; `hi` after the last."""
         return np.minimum(np.concatenate([self.keep[1:], self.hi[-1:]]), self.hi)
+
+    def left_after(self, band: int) -> int:
+        """The same for one band."""
+        later = self.keep[band + 1] if band + 1 < len(self.keep) else self.hi[-1]
+        return int(min(later, self.hi[band]))
 
     @property
     def fresh(self) -> int:
@@ -110,3 +116,18 @@ class BandBoxes:
         for begin, end in zip(self.lo, self.hi, strict=True):
             volumes = volumes * np.maximum(end - begin, 0)
         return int(volumes.sum()) * (self.bands if len(volumes) == 1 else 1)
+
+
+def joined(parts: Sequence[Boxes]) -> Boxes:
+    """The boxes of several parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Boxes(np.concatenate([one.lo for one in parts]), np.concatenate([one.hi for one in parts]))
+
+
+def box_around(boxes: Boxes, some: np.ndarray) -> Boxes:
+    """The smallest box around some of all, [1]."""
+    if not some.any():
+        return Boxes(boxes.lo[:1], boxes.lo[:1])
+    lo, hi = (ends if some.all() else ends[some] for ends in (boxes.lo, boxes.hi))
+    return Boxes(lo.min(axis=0, keepdims=True), hi.max(axis=0, keepdims=True))
