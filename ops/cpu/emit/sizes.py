@@ -75,8 +75,8 @@ class SizeTable:
         return size.amount
 
     def make(self, word: str, x: Size | int, y: Size | int) -> Size | int:
-        """An operation on two sizes, or on one and an integer; an integer where that is certain. The formula of a size is
-        an integer where it is settled."""
+        """An operation on two sizes, or on one and an integer; an integer where that is certain. A size that is settled
+        has an integer for a formula."""
         answers = self.answers
         p, a = (answers.get(x.formula, x.formula), x.amount) if isinstance(x, Size) else (int(x), int(x))
         q, b = (answers.get(y.formula, y.formula), y.amount) if isinstance(y, Size) else (int(y), int(y))
