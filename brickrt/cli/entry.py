@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import typer
@@ -63,10 +64,17 @@ def _ran(words: list[str]) -> int:
         return code
 
 
+@cache
+def _program() -> Any:
+    """All commands with their options. To make them of the functions takes 12 ms: a process that runs several commands
+    makes them once."""
+    return get_command(app)
+
+
 def _command(words: list[str]) -> int:
     """Commands return the text to print, or a `Failure` with it; typer returns a number where it has ended the program
     itself."""
-    result = get_command(app).main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
+    result = _program().main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
     text = result.text if isinstance(result, Failure) else result
     try:
         if isinstance(text, str) and text:

@@ -13,6 +13,7 @@ from llvmlite import binding as llvm
 from llvmlite import ir
 from llvmlite.binding import ffi
 
+from brickrt.ops.cpu.emit.line_builder import module_text
 from brickrt.ops.cpu.isa import Isa
 
 THOROUGH, QUICK = 3, 1  # of LLVM's levels of optimization
@@ -71,7 +72,7 @@ def to_object(module: ir.Module | str, isa: Isa, quick: bool = False) -> bytes:
     full of vectors are as fast, and compile in two thirds of the time; short ones on a few bytes may not be.
     """
     machine = _compiler(isa, QUICK if quick else THOROUGH)
-    parsed = llvm.parse_assembly(str(module))
+    parsed = llvm.parse_assembly(module if isinstance(module, str) else module_text(module))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
     if quick:

@@ -20,12 +20,13 @@ vector_type = cache(ir.VectorType)
 
 
 class Line(ir.Value):
-    """An instruction in its block, as `text`; operands that are its value are written as `get_reference` says."""
+    """An instruction in its block, as `text`; operands that are its value are written as `get_reference` says, with
+    their type as `operand` says."""
 
-    __slots__ = ("_name", "parent", "text", "type")
+    __slots__ = ("_name", "operand", "parent", "text", "type")
 
     def __init__(self, parent: ir.Block, kind: ir.Type, name: str, text: str) -> None:
-        self.parent, self.type, self._name, self.text = parent, kind, name, text
+        self.parent, self.type, self._name, self.text, self.operand = parent, kind, name, text, f"{kind} {name}"
 
     def get_reference(self) -> str:
         """The name of its value."""
@@ -63,8 +64,27 @@ def insert_phi(block: ir.Block, kind: ir.Type) -> Phi:
 
 
 def typed(x: ir.Value) -> str:
-    """A value as operands are written whose type is not known from the instruction."""
-    return f"{x.type} {x.get_reference()}"
+    """A value as operands are written whose type is not known from the instruction. A constant is printed so, and keeps
+    the text."""
+    if isinstance(x, Line):
+        return x.operand
+    return str(x) if isinstance(x, ir.Constant) else f"{x.type} {x.get_reference()}"
+
+
+def module_text(module: ir.Module) -> str:
+    """What `str` gives, or as good, for a module whose functions have almost nothing but lines in them."""
+    parts = [f'target triple = "{module.triple}"\n', f'target datalayout = "{module.data_layout}"\n']
+    for known in module.globals.values():
+        if not isinstance(known, ir.Function) or known.is_declaration:
+            parts.append(f"{known}\n")
+            continue
+        known.descr_prototype(parts)
+        parts.append("{\n")
+        for block in known.blocks:
+            lines = [line.text if type(line) is Line else str(line) for line in block.instructions]
+            parts += (f"{block.get_reference()[1:]}:\n", "\n".join(lines), "\n")
+        parts.append("}\n")
+    return "".join(parts)
 
 
 class LineBuilder(ir.IRBuilder):
@@ -78,7 +98,10 @@ class LineBuilder(ir.IRBuilder):
     def line(self, text: str, kind: ir.Type) -> Line:
         """Emits the operation `text`, whose result is of type `kind`."""
         name = f"%v{next(self._numbers)}"
-        return self._put(Line(self._block, kind, name, f"{name} = {text}"))
+        line = Line(self._block, kind, name, f"{name} = {text}")
+        self._block.instructions.insert(self._anchor, line)
+        self._anchor += 1
+        return line
 
     def computed(self, text: str, kind: ir.Type) -> Line:
         """As `line`, for what gives the same wherever it stands."""
@@ -177,7 +200,8 @@ class LineBuilder(ir.IRBuilder):
         if source_etype is None:
             return super().gep(ptr, indices, inbounds, name)
         word = "getelementptr inbounds" if inbounds else "getelementptr"
-        return self.computed(f"{word} {source_etype}, {', '.join(map(typed, (ptr, *indices)))}", ptr.type)
+        at = typed(indices[0]) if len(indices) == 1 else ", ".join(map(typed, indices))
+        return self.computed(f"{word} {source_etype}, {typed(ptr)}, {at}", ptr.type)
 
     # ---- vectors
 
@@ -217,7 +241,8 @@ def _binary(word: str, how: str) -> Callable[..., ir.Value]:
     """A method for an instruction on two values of one type, which its result has too."""
 
     def method(self: LineBuilder, lhs: ir.Value, rhs: ir.Value, name: str = "", flags: Sequence[str] = ()) -> ir.Value:
-        return getattr(self, how)(f"{_flagged(word, flags)} {typed(lhs)}, {rhs.get_reference()}", lhs.type)
+        words = f"{word} {' '.join(flags)}" if flags else word
+        return getattr(self, how)(f"{words} {typed(lhs)}, {rhs.get_reference()}", lhs.type)
 
     return method
 

@@ -75,8 +75,11 @@ class SizeTable:
         return size.amount
 
     def make(self, word: str, x: Size | int, y: Size | int) -> Size | int:
-        """An operation on two sizes, or on one and an integer; an integer where that is certain."""
-        (p, a), (q, b) = self._known(x), self._known(y)
+        """An operation on two sizes, or on one and an integer; an integer where that is certain. A size that is settled
+        has an integer for a formula."""
+        answers = self.answers
+        p, a = (answers.get(x.formula, x.formula), x.amount) if isinstance(x, Size) else (int(x), int(x))
+        q, b = (answers.get(y.formula, y.formula), y.amount) if isinstance(y, Size) else (int(y), int(y))
         amount = int(OPERATIONS[word](a, b))
         if isinstance(p, int) and isinstance(q, int):
             return amount
@@ -103,12 +106,6 @@ class SizeTable:
         if isinstance(p, int) and word == "+":
             return Size(self, ("+", q, p), amount)
         return Size(self, (word, p, q), amount)
-
-    def _known(self, x: Size | int) -> tuple[Formula, int]:
-        """A size's formula, which is an integer where it is settled, and its amount."""
-        if not isinstance(x, Size):
-            return int(x), int(x)
-        return self.answers.get(x.formula, x.formula), x.amount
 
 
 class Size(OpenNumber):

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from itertools import pairwise
 
 import numpy as np
 import onnx
 import pytest
-from onnx import helper, numpy_helper
+from onnx import defs, helper, numpy_helper
 
-from brickrt.graph.errors import BrickError, Defect
+from brickrt.graph.errors import BrickError, Defect, ModelError
+from brickrt.graph.onnx_import.check_model import check_header
 from brickrt.graph.onnx_import.source import load
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.onnx_models import graph, model, node, tensor
@@ -285,3 +287,21 @@ def test_any_other_error_is_called_a_defect(monkeypatch):
     with pytest.raises(Defect, match=r"loading .*KeyError: 'inside'.*report") as caught:
         load(relu())
     assert isinstance(caught.value.__cause__, KeyError)
+
+
+def test_schemas_registered_later_count():
+    """Which opsets there are is looked up once, and again before one is said to be too new."""
+    domain = "of.a.test"
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid(domain, 2)]
+    proto = helper.make_model(helper.make_graph([], "empty", [], []), opset_imports=opsets)
+    schemas = [defs.OpSchema("One", domain, version) for version in (1, 2)]
+    defs.register_schema(schemas[0])
+    try:
+        with pytest.raises(ModelError, match=r"opset 2 of domain 'of\.a\.test' is newer than the 1"):
+            check_header(proto, "model")
+        defs.register_schema(schemas[1])
+        assert check_header(proto, "model")[domain] == 2
+    finally:
+        for version in (1, 2):
+            with suppress(defs.SchemaError):
+                defs.deregister_schema("One", version, domain)

@@ -92,9 +92,10 @@ def test_any_weights(value):
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(st.floats(width=16, allow_nan=False, allow_infinity=False), min_size=6, max_size=6))
-def test_even_columns_are_the_weights(values):
-    b = np.array(values, np.float16).reshape(2, 3)
+@given(st.lists(st.tuples(st.integers(0, 0x7BFF), st.sampled_from([0, 0x8000])), min_size=6, max_size=6))
+def test_even_columns_are_the_weights(bits):
+    """Finite numbers by their bits: Hypothesis throws most floats of 16 bits away, and at times complains of it."""
+    b = np.array([size | sign for size, sign in bits], np.uint16).view(np.float16).reshape(2, 3)
     even, sizes = even_columns(b)
     np.testing.assert_array_equal(even.astype(np.float64) * sizes, b)
     largest = np.abs(even.astype(np.float64)).max(0)
