@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import errno
+import gc
 import os
 import signal
 import sys
@@ -21,6 +23,7 @@ from brickrt.cli.terminal.text import note
 from brickrt.cli.usage_errors import usage_message
 from brickrt.graph.errors import BrickError
 
+atexit.register(gc.freeze)  # what ends with the process need not be collected: that took 0.2 s
 FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
 _UsageError: Any = typer.BadParameter.__mro__[1]  # its module differs between versions of typer
 

@@ -52,7 +52,7 @@ _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 def _loaded(text: str) -> LoadedObjects:
     from brickrt.ops.cpu.compile import LoadedObjects, to_object
 
-    library = LoadedObjects(_HOST)
+    library = LoadedObjects()
     library.add(to_object(text, _HOST))
     _KEPT.append(library)
     return library

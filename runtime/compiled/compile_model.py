@@ -136,7 +136,7 @@ def _check_whole(source: SourceGraph, special: Specialized) -> None:
 
 def _compiled(tasks: TaskGraph, values: OwnedConstants, isa: Isa, progress: KernelProgress) -> _CompiledParts:
     """Kernels as one image of code, tables and packed constants."""
-    with KernelLoader(isa) as loader, ThreadPoolExecutor(thread_count(None)) as packers:
+    with KernelLoader() as loader, ThreadPoolExecutor(thread_count(None)) as packers:
         shared = SharedTables(loader.want, packers, values, PackedConstants())
         table = ArgumentTable(tasks, isa, shared)
         table.add_all()

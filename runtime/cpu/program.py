@@ -59,7 +59,7 @@ def compile_parts(
     libraries: list[LoadedObjects] = []
     addresses: list[int] = []
     broad = any(tasks.open_sizes for tasks in task_graphs)
-    with KernelLoader(isa, broad) as loader, ThreadPoolExecutor(threads) as packers:
+    with KernelLoader(broad) as loader, ThreadPoolExecutor(threads) as packers:
         packers.submit(working.reserve, Need(arena, scratch, threads))  # pages are new while tables are written
         shared = SharedTables(loader.want, packers, values, memory.packed)
         tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
@@ -83,7 +83,7 @@ def compile_programs(
     """Programs of task graphs of one plan, which are taken one by one and not held: thousands of them may be alike but
     for a few numbers, and of each stays what workers read."""
     memory, tables, needs = EngineMemory(), list[WorkerTables](), list[Need]()
-    with KernelLoader(isa) as loader, ThreadPoolExecutor(threads) as packers:
+    with KernelLoader() as loader, ThreadPoolExecutor(threads) as packers:
         shared = SharedTables(loader.want, packers, values, memory.packed)
         with uncollected():
             for tasks in task_graphs:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,9 +29,11 @@ from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.recorder import JournalWriter, WrittenFiles, left_to_do, restore_collected
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_planning import plan_stream
-from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, StreamReport, Watch, tall
 from brickrt.runtime.stream.sweep_run import Files, SweepWork
+
+if TYPE_CHECKING:
+    from brickrt.runtime.stream.stream_program import StreamProgram
 
 COLUMNS = 1024  # of a chunk of an output
 CUT = "bands"  # in the journal's header
@@ -83,6 +86,8 @@ class StreamJob:
                 return self._run(journal, WrittenFiles(sinks, scratch.files))
 
     def _run(self, journal: Journal, written: WrittenFiles) -> StreamReport:
+        from brickrt.runtime.stream.stream_program import StreamProgram  # here: what is refused needs no compiler
+
         began, plan, sinks = time.perf_counter(), self.stream, written.sinks
         work = left_to_do(plan, journal, written)
         with last_resort(lambda: "compiling bands"):

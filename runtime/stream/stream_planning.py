@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,6 +17,7 @@ from brickrt.graph.room import available_bytes
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.graph.time_budget import preparing
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
 from brickrt.plan.plan import Plan
@@ -37,6 +39,8 @@ from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
 COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside twice the weights
+# What a run imports, at the latest once it is planned, and bytes that a process grows by then.
+IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
 NOISE = MIB  # by which two processes that did the same differ
 
 
@@ -79,12 +83,13 @@ def plan_stream(
     if pipeline.engine.spec.kind != "cpu":
         raise BrickError(f"device '{pipeline.engine.name}' runs no bands: use device cpu")
     check_input_types(source, types)
-    plan = pipeline.plan(whole_graph(source, types), measured=False)
+    with uncollected():
+        plan = pipeline.plan(whole_graph(source, types), measured=False)
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     runtime = _settled_bytes(plan.graph)  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     spilling = None
-    with last_resort(lambda: "planning bands"), preparing():
+    with last_resort(lambda: "planning bands"), preparing(), uncollected():
         planner = StreamPlanner.of(plan, slices, views)
         axes = planner.network.swept.axes
         asked = MemoryLimit(limit, pipeline.threads, runtime, _writing(plan, axes) + (reading(axes) if reading else 0))
@@ -134,11 +139,12 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
 
 
 def _settled_bytes(graph: Graph) -> int:
-    """What is resident without what was freed. At least what `brickrt run` has with such weights, so that
+    """What is resident without what was freed, and with what a run imports. At least what `brickrt run` has with such weights, so that
     `brickrt plan`, which loads less, names the same least memory."""
     give_back_freed()
     weights = sum(array.nbytes for array in graph.constants.values())
-    return max(resident_bytes(), _rounded(COMMAND + 2 * weights) - NOISE)
+    later = sum(nbytes for module, nbytes in IMPORTED.items() if module not in sys.modules)
+    return max(resident_bytes() + later, _rounded(COMMAND + 2 * weights) - NOISE)
 
 
 def _rounded(resident: int) -> int:

@@ -6,7 +6,6 @@ import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from brickrt.cli.commands.cluster import cluster_run
 from brickrt.cli.inputs.file_lists import input_files, named_files
 from brickrt.cli.inputs.large_files import is_of, may_be_large
 from brickrt.cli.inputs.presets import preprocessing
@@ -74,6 +73,8 @@ def command(request: RunRequest) -> str:
         raise BrickError(f"--output {request.output}: is the model itself: give another path")
     asked = request.stream
     if asked.dask is not None:
+        from brickrt.cli.commands.cluster import cluster_run  # here: few runs need it
+
         source = load(request.model)
         paths = output_paths(list(source.outputs), Path(request.output))
         return cluster_run(request, source, paths, _plan_options(request.engine))

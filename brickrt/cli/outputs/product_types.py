@@ -32,12 +32,12 @@ def integer_products(source: SourceGraph, plans: Sequence[Plan]) -> Json | None:
 
 
 def bfloat16_products(plans: Sequence[Plan]) -> Json | None:
-    """How many products there are of bfloat16, the names of those of floats, and how many a core adds in the time of
-    one in float32; None where there are none because nobody asked."""
+    """How many products there are of bfloat16, the names of those of floats, and whether the device gains by them: else
+    there are none. None where nobody asked for any."""
     if not plans or plans[0].options.precision != "bf16":
         return None
     counted = _counted(plans, lambda dtype: dtype.name == "bfloat16")
-    return counted | {"at_a_time": plans[0].device.bfloat16_products}
+    return counted | {"gains": plans[0].device.gains_by_bfloat16}
 
 
 def _counted(plans: Sequence[Plan], narrow: Callable[[np.dtype], bool]) -> Json:
@@ -54,9 +54,10 @@ def integer_line(told: Json) -> str:
 
 
 def bfloat16_line(told: Json) -> str:
-    """One line about them, which says where the processor has no instruction for them."""
-    slow = "" if told["at_a_time"] > 1 else "; this processor computes them in float32, no faster"
-    return _line("bf16    ", "bfloat16", told) + slow
+    """One line about them, or that the processor is as fast in float32."""
+    if not told["gains"]:
+        return "bf16     this processor multiplies float32 as fast: all is computed in float32"
+    return _line("bf16    ", "bfloat16", told)
 
 
 def _line(title: str, factors: str, told: Json, also: str = "") -> str:

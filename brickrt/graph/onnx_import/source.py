@@ -25,6 +25,7 @@ from brickrt.graph.onnx_import.protobuf import graph_parts, initializer_arrays, 
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
 from brickrt.graph.time_budget import preparing
+from brickrt.graph.uncollected import uncollected
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +79,7 @@ def load(model: Model) -> SourceGraph:
     with last_resort(lambda: f"loading {model if isinstance(model, (str, Path)) else 'the model'}"):
         proto, folder, label, size = _read(model)
         stored = size + bytes_beside(proto.graph.initializer, folder)
-        with preparing(), allowing(stored):
+        with preparing(), uncollected(), allowing(stored):
             check_messages(proto, label)
             return _imported(proto, folder, label, stored)
 

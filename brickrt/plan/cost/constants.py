@@ -37,6 +37,7 @@ STRIDED_READS = 2.0  # times that for inputs a stride apart, which tiles hardly 
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times that for single elements, of inputs of so few channels
 HELD = 1.25  # of L2: what a group of transformed tiles may take, of all residues, to be near
 PACED_READ = 0.75  # of the time in which kernels read else: weights that are asked for at an even pace
+PACED_KEPT, PACED_KEPT_READ = 1 / 16, 0.3  # share of L3 whose constants stay there whatever others do; the same of them
 PACED_RAW = 1.5  # of the time that weights that are transformed beside the products are modelled with, there
 PACED_SHOWN = 0.2  # as HIDDEN, for these
 PACED_NEAR = 0.5  # times as fast as L2 is read there: transformed tiles that it holds

@@ -241,8 +241,9 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     names = [name for name in names if (wide or not pairs(name)) and (whole or not tiled(name))]
     if kernel.dtype == FLOAT16:
         return [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, name)]
-    names = [name for name in names if not (keeps_weights(name) and pairs(name))]  # stored weights stand for them
-    return [name for name in names if not (strided and (keeps_weights(name) or pairs(name)))]
+    stored = strided or device.paces_weights  # no other kind is faster there
+    names = [name for name in names if not (keeps_weights(name) and (stored or pairs(name)))]
+    return [name for name in names if not (strided and pairs(name))]
 
 
 def _has_room(graph: Graph, node: Node, algorithm: str) -> bool:

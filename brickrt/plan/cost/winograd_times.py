@@ -15,6 +15,8 @@ from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
     HELD,
+    PACED_KEPT,
+    PACED_KEPT_READ,
     PACED_NEAR,
     PACED_RAW,
     PACED_READ,
@@ -131,7 +133,8 @@ class _Weights:
         if not share.paced(device):
             return overlapped_us(arithmetic, share.pieces * first + others * again, TILED_SHOWN * share.tiled)
         each = arithmetic / sweeps
-        us = (overlapped_us(each, PACED_READ * reading, PACED_SHOWN) for reading in (first, again))
+        rate = PACED_KEPT_READ if max(self.stored, share.constants) <= PACED_KEPT * device.l3 else PACED_READ
+        us = (overlapped_us(each, rate * reading, PACED_SHOWN) for reading in (first, again))
         return sum(count * time for count, time in zip((share.pieces, others), us, strict=True))
 
 

@@ -84,6 +84,11 @@ class DeviceSpec:
         return self.kind == "cpu" and self.isa != "neon"
 
     @property
+    def gains_by_bfloat16(self) -> bool:
+        """Whether products of bfloat16 are faster than those of float32."""
+        return self.kind != "cpu" or self.tiles or self.bfloat16_products > 1
+
+    @property
     def recurrences(self) -> bool:
         """Whether there are kernels for recurrent layers."""
         return self.kind == "cpu"
@@ -142,7 +147,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         pairs=double_pumped,  # Zen 4, which is known for it; of others it is measured
         tiles=machine.multiplies_tiles(isa),
         byte_products=4 if machine.multiplies_bytes(isa) else 1,
-        bfloat16_products=2 if machine.multiplies_bfloat16(isa) else 1,
+        bfloat16_products=machine.bfloat16_products(isa),
         margin=0.02,  # measured: merges modelled 3 % faster are, those modelled level may take a tenth longer
     )
 

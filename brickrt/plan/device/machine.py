@@ -128,13 +128,14 @@ def multiplies_bytes(isa: str) -> bool:
     return bool(binding.get_host_cpu_features().get(name))
 
 
-def multiplies_bfloat16(isa: str) -> bool:
-    """Whether the host has an instruction that adds products of two bfloat16, in vectors of an instruction set."""
-    if isa != "avx512":
-        return False
+def bfloat16_products(isa: str) -> int:
+    """How many products of bfloat16 the host adds in the time of one of float32, in vectors of an instruction set.
+    Intel's cores have the instruction, which adds two, in one of their two units."""
+    if isa != "avx512" or paces_weights(isa):
+        return 1
     from llvmlite import binding
 
-    return bool(binding.get_host_cpu_features().get("avx512bf16"))
+    return 2 if binding.get_host_cpu_features().get("avx512bf16") else 1
 
 
 def multiplies_tiles(isa: str) -> bool:

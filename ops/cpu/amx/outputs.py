@@ -109,7 +109,7 @@ class Outputs:
     def together(self, block: int, number: Index, pixels: Sequence[Sequence[Index]]) -> None:
         """TOGETHER vectors of outputs from `number` on. Bytes of images lie one behind the other."""
         f, k, channel = self.f, self.k, self.blocks[block]
-        if k.cut or not (k.view.adjacent and self.epilogue.packs and k.out.strides[-1] == k.out.block == LANES):
+        if k.cut or not (k.view.adjacent and k.epilogue.packs and k.out.strides[-1] == k.out.block == LANES):
             for t, pixel in enumerate(pixels):
                 self.vector(block, f.add(number, t), pixel)
             return

@@ -61,18 +61,23 @@ def _rounded(f: FunctionEmitter, x: ir.Value, low: ir.Value, high: ir.Value) -> 
     return f.b.trunc(f.b.select(f.b.icmp_signed("<", bits, most), bits, most), vector(I8, lanes_of(x)))
 
 
-def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: int) -> ir.Value:
-    """`store_byte` of four vectors of 16, one behind the other: packing them saturates, so of their bounds only the
-    upper one is applied before, which keeps integers from overflowing (AVX-512)."""
+def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: int, bounded: bool = False) -> ir.Value:
+    """`store_byte` of up to four vectors of 16, one behind the other: packing them saturates, so of their bounds only
+    the upper one is applied before, which keeps integers from overflowing, as those of `bounded` values do not
+    (AVX-512). The last of fewer than four comes again."""
     b, wide, halves = f.b, vector(I32, WIDE), vector(I16, 2 * WIDE)
-    most = fill(values[0].type, float(LARGEST - zero))
-    bounded = [b.select(b.fcmp_ordered("<", most, x), most, x) for x in values]  # NaN stays, and becomes 0
+    if not bounded:
+        most = fill(values[0].type, float(LARGEST - zero))
+        values = [b.select(b.fcmp_ordered("<", most, x), most, x) for x in values]  # NaN stays, and becomes 0
     name, all_lanes, current = "llvm.x86.avx512.mask.cvtps2dq.512", I16(-1), I32(4)
-    integers = [f.intrinsic(name, wide, x, zeros(wide), all_lanes, current) for x in bounded]
-    pairs = [f.intrinsic("llvm.x86.avx512.packssdw.512", halves, *integers[k : k + 2]) for k in (0, 2)]
+    integers = [f.intrinsic(name, wide, x, zeros(wide), all_lanes, current) for x in values]
+    last = len(values) - 1
+    firsts = range(0, len(values), 2)
+    pack = "llvm.x86.avx512.packssdw.512"
+    pairs = [f.intrinsic(pack, halves, integers[k], integers[min(k + 1, last)]) for k in firsts]
     if zero:
         pairs = [f.intrinsic("llvm.sadd.sat.v32i16", halves, pair, fill(halves, zero)) for pair in pairs]
-    packed = b.bitcast(f.intrinsic("llvm.x86.avx512.packuswb.512", vector(I8, 4 * WIDE), *pairs), wide)
+    packed = b.bitcast(f.intrinsic("llvm.x86.avx512.packuswb.512", vector(I8, 4 * WIDE), pairs[0], pairs[-1]), wide)
     in_order = [4 * quarter + k for k in range(4) for quarter in range(4)]  # words of four bytes of each vector
     return b.bitcast(f.shuffle(packed, packed, in_order), vector(I8, 4 * WIDE))
 

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.index_arithmetic import is_folded
 from brickrt.ops.cpu.emit.llvm_types import I1, Index
+from brickrt.ops.cpu.moves.few_rows import WIDE, WORD, FewRows
 from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest, merge, strips, zero_of
 
 
@@ -59,6 +61,10 @@ class Tiles:
         f, a, b = self.mover.f, self.across, self.along
         src = src.moved(f, f.mul(i, a.src), f.mul(j, b.src))
         dst = dst.moved(f, f.mul(i, a.dst), f.mul(j, b.dst))
+        if self._makes_words(rows, columns):
+            words = FewRows(self.mover, int(rows), a.src)
+            words.emit(src, dst, columns)
+            return
         if not self.mover.masks and (rows, columns) != (self.side, self.side):
             self.mover.scalars(
                 src, dst, [CopyLoop(0, columns, 1, b.dst, self.side), CopyLoop(0, rows, a.src, 1, self.side)]
@@ -66,6 +72,13 @@ class Tiles:
             return
         lines = self._read(src, rows, columns)
         self._write(turn(f, lines), dst, rows, columns)
+
+    def _makes_words(self, rows: Index, columns: Index) -> bool:
+        """Whether the tile's few bytes of each column are a word, and the rest of a block is nobody's."""
+        a, b = self.across, self.along
+        few = self.mover.dtype.itemsize == 1 and is_folded(rows) and rows <= WORD.itemsize and is_folded(a.lo)
+        adjacent = a.lo == 0 and a.dst_room == b.dst == self.side
+        return few and adjacent and (columns == self.side or self.side == WIDE)
 
     def _read(self, src: StridedMemory, rows: Index, columns: Index) -> list[ir.Value]:
         """The tile's rows; zero where there is none."""

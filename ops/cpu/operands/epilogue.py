@@ -9,6 +9,7 @@ from itertools import chain
 
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.bounds import bounds_of
 from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr
 from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_four
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -21,6 +22,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 
 LINE = 64  # bytes of a cache line
+MODEST = 2.0**30  # values below it are integers of 32 bits when they are rounded
 SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
 
 
@@ -65,6 +67,12 @@ class Epilogue:
         """Whether a loop applies the expression rather than code for every vector."""
         return self.expr is not None and effort(self.expr) > SHORT
 
+    @property
+    def packs(self) -> bool:
+        """Whether `BoundEpilogue.four` takes it: one that ends in unsigned bytes with a constant zero point."""
+        byte = rounded_byte(self.expr) if isinstance(self.expr, Apply) else None
+        return byte is not None and isinstance(byte[1], int)
+
     def bind(self, f: FunctionEmitter) -> BoundEpilogue:
         """Loads the operands' addresses in the function that applies the epilogue."""
         return BoundEpilogue(self, f, [f.pointer(1 + self.first + k) for k in range(len(self.ins))])
@@ -92,21 +100,15 @@ class BoundEpilogue:
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
         return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
 
-    @property
-    def packs(self) -> bool:
-        """Whether `four` takes the epilogue: one that ends in unsigned bytes with a constant zero point."""
-        expr = self.epilogue.expr
-        byte = rounded_byte(expr) if isinstance(expr, Apply) else None
-        return byte is not None and isinstance(byte[1], int)
-
     def four(self, values: Sequence[ir.Value], indices: Sequence[Sequence[Index]]) -> ir.Value:
-        """`apply` of four vectors of 16, as bytes one behind the other."""
+        """`apply` of up to four vectors of 16, as bytes one behind the other."""
         e = self.epilogue
         assert isinstance(e.expr, Apply)
         byte = rounded_byte(e.expr)
         assert byte is not None and isinstance(byte[1], int)
         floats = [replace(self, epilogue=replace(e, expr=byte[0])).apply(*each) for each in zip(values, indices)]
-        return store_four(self.f, floats, byte[1])
+        bounded = max(map(abs, bounds_of(byte[0]))) < MODEST
+        return store_four(self.f, floats, byte[1], bounded)
 
     def each(self, sums: Sequence[Sequence[ir.Value]], finish: Callable[[Index, Sequence[ir.Value]], None]) -> None:
         """Calls `finish` with the number and the vectors of every entry of `sums`, which all have as many.

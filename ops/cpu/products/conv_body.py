@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 
 from llvmlite import ir
@@ -21,6 +21,7 @@ from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
+from brickrt.ops.cpu.products.words.packed_pixels import PackedPixels
 
 
 class ConvBody(ConvOperands):
@@ -75,13 +76,11 @@ class ConvBody(ConvOperands):
         f, k = self.f, self.k
         if not k.packed[1]:  # outside of all loops: LLVM takes seconds to find out that they are the same everywhere
             self.known_members = [self.members(place, j) for j in range(place.count)]
-        if self.scaled_weights is not None:
-            self.scale_weights(place)
-        if not k.shares_chunks:
-            self.rows(place)
-            return
-        with f.loop(0, k.chunks) as chunk:
-            self.rows(replace(place, chunk=chunk))
+        with nullcontext(place.chunk) if not k.shares_chunks else f.loop(0, k.chunks) as chunk:
+            at = replace(place, chunk=chunk)
+            if self.copied_weights is not None:
+                self.copy_weights(at)
+            self.rows(at)
 
     def rows(self, place: TilePosition) -> None:
         """All rows of output pixels."""
@@ -150,9 +149,9 @@ class ConvBody(ConvOperands):
             return
         last = f.b.icmp_signed("==", f.value(place.chunk), I64(chunks - 1))
         with f.when(last):
-            self.prefetch_others(place, out_x, tile)
             if self.k.shares_chunks:
-                self.prefetch_outputs(place, out_x, tile, read=True)
+                self.prefetch_outputs(place, out_x, tile, read=self.kept is None)
+            self.prefetch_others(place, out_x, tile)
         with f.when(f.b.icmp_signed(">", f.value(place.chunk), I64(0))):
             self.restore(acc, place, out_x, tile)
         self.sweep(acc, place, in_x, tile)
@@ -162,16 +161,32 @@ class ConvBody(ConvOperands):
             self.keep(acc, place, out_x, tile)
 
     def restore(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Continues with the sums that `keep` left in the output."""
+        """Continues with the sums that `keep` left."""
         f, k = self.f, self.k
-        for j, t, index in self.places(place, out_x, tile):
-            acc.put(j, t, f.load(self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes))
+        for j, t, base, offset in self.kept_places(place, out_x, tile):
+            acc.put(j, t, f.load(base, offset, k.sums, k.lanes))
 
     def keep(self, acc: Accumulators, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
-        """Stores sums in the output until the next chunk of input channels is swept."""
+        """Stores sums until the next chunk of input channels is swept."""
         f, k = self.f, self.k
-        for j, t, index in self.places(place, out_x, tile):
-            f.store(acc.value(j, t), self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
+        for j, t, base, offset in self.kept_places(place, out_x, tile):
+            f.store(acc.value(j, t), base, offset, k.sums, k.lanes)
+
+    def kept_places(
+        self, place: TilePosition, out_x: Index, tile: PixelTile
+    ) -> list[tuple[int, int, ir.Value, Index]]:
+        """Per block and pixel of a tile their numbers, and where their sums are kept: in the output where it is of
+        their type, else in the workspace, those of a pixel side by side."""
+        f, k = self.f, self.k
+        if self.kept is None:
+            return [(j, t, self.out, offset_of(f, k.out, index)) for j, t, index in self.places(place, out_x, tile)]
+        lo, hi = self.boxes[-1]
+        row = f.mul(self.row_number(place.at), f.sub(hi, lo))
+        first = f.mul(f.sub(f.add(row, out_x), lo), place.count * k.lanes)
+        base = f.address(self.kept, first, k.sums)
+        pixels = range(tile.count)
+        each = place.count * k.lanes
+        return [(j, t, base, t * tile.step * each + j * k.lanes) for j in range(place.count) for t in pixels]
 
     def prefetch_others(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Prefetches what later kernels stream at a tile's pixels; tiles of channels share blocks of channels."""
@@ -207,6 +222,12 @@ class ConvBody(ConvOperands):
         if self.late is not None:
             self.late.rest()
             self.late.put([acc.value(0, t) for t in range(tile.count)], self.places(place, out_x, tile)[0][2])
+            return
+        if self.k.packs_outputs and tile.step == 1:
+            sums = [[acc.value(j, t) for t in range(tile.count)] for j in range(each)]
+            channels = [f.mul(f.add(first, j), k.lanes) for j in range(each)]
+            packed = PackedPixels(f, self.epilogue, self.out, k.out)
+            packed.store(sums, lambda j, t: [place.n, channels[j], *place.at, f.add(out_x, t)])
             return
 
         def store(t: Index, sums: Sequence[ir.Value]) -> None:

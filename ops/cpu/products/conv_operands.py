@@ -9,7 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index, register_type, vector, zeros
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
@@ -36,7 +36,7 @@ class TilePosition:
 
 
 class ConvOperands:
-    """Loads addresses first. Weights are packed in streams, or scaled in the workspace, or read where they lie."""
+    """Loads addresses first. Weights are packed in streams, or copied to the workspace, or read where they lie."""
 
     def __init__(self, kernel: ConvScheme, f: FunctionEmitter) -> None:
         self.k, self.f = kernel, f
@@ -46,7 +46,8 @@ class ConvOperands:
         self.factors = f.pointer(kernel.op.main) if kernel.op.channel_scaled else None
         asks = kernel.prefetch_bytes is not None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
-        self.scaled_weights = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        self.kept, self.copied_weights = (work, None) if kernel.keeps_apart else (None, work)
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)
@@ -102,11 +103,13 @@ class ConvOperands:
         if not k.packed[1]:
             return self.loose_weights(place, q, tap)
         within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
-        scaled = self.scaled_weights
-        dtype = k.weight_type if scaled is None else k.sums
-        base = f.address(self.stream(place) if scaled is None else scaled, within, dtype)
+        copied = self.copied_weights
+        dtype = k.weight_type if copied is None else k.sums
+        if copied is not None:
+            within = f.sub(within, f.mul(self.steps_before(place), k.tile[0] * k.lanes))
+        base = f.address(self.stream(place) if copied is None else copied, within, dtype)
         also = self.beside if self.later is not None or self.late is not None else None
-        ask, follows = self.ask(place, q, channels, tap), scaled is None
+        ask, follows = self.ask(place, q, channels, tap), copied is None
         return PackedStream(f, base, k.tile[0], k.group_in * k.taps, dtype, k.lanes, also, follows, ask)
 
     def ask(self, place: TilePosition, q: Index, channels: int, tap: Index) -> Callable[[Index], None] | None:
@@ -114,8 +117,7 @@ class ConvOperands:
         f, k = self.f, self.k
         if self.pace is None:
             return None
-        steps = k.chunk_units * k.unit * k.taps
-        first = f.mul(place.chunk, steps)
+        steps, first = k.chunk_units * k.unit * k.taps, self.steps_before(place)
         step = f.sub(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), first)
         stream = f.address(self.stream(place), f.mul(first, self.pace.width), k.weight_type)
         return self.pace.asker(stream, k.weight_type, place.number, steps, step, AHEAD)
@@ -125,19 +127,37 @@ class ConvOperands:
         f, k = self.f, self.k
         return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), k.weight_type)
 
-    def scale_weights(self, place: TilePosition) -> None:
-        """Writes packed weights of a tile, times the factors of the input's channels, to the workspace."""
+    def copy_weights(self, place: TilePosition) -> None:
+        """Writes packed weights of a tile and a chunk to the workspace, in the type of sums, times the factors of the
+        input's channels where it has such."""
         f, k = self.f, self.k
-        assert self.scaled_weights is not None
+        first = f.mul(place.chunk, k.chunk_units)
         whole, tail = divmod(k.group_in, k.unit)
+        with f.loop(first, f.minimum(f.add(first, k.chunk_units), whole) if k.chunks > 1 else whole) as q:
+            self.copy_unit(place, q, k.unit)
+        if tail and k.chunks > 1:
+            with f.when(f.b.icmp_signed("==", f.value(place.chunk), I64(k.chunks - 1))):
+                self.copy_unit(place, whole, tail)
+        elif tail:
+            self.copy_unit(place, whole, tail)
+
+    def copy_unit(self, place: TilePosition, q: Index, channels: int) -> None:
+        """Writes those of the `channels` channels of a unit."""
+        f, k = self.f, self.k
+        assert self.copied_weights is not None
         weights, width = self.stream(place), k.tile[0] * k.lanes
-        for lo, hi, channels in ((0, whole, k.unit), (whole, whole + bool(tail), tail)):
-            with f.loop(lo, hi) as q, f.loop(0, k.taps) as tap, f.loop(0, channels) as c:
-                first = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels), c), width)
-                factor = f.splat(self.factor(place, q, c), k.lanes)
-                for at in (f.add(first, j * k.lanes) for j in range(k.tile[0])):
-                    value = f.b.fmul(f.load(weights, at, k.weight_type, k.lanes), factor)
-                    f.store(value, self.scaled_weights, at, k.sums, k.lanes)
+        to = f.address(self.copied_weights, f.mul(self.steps_before(place), -width), k.sums)
+        with f.loop(0, k.taps) as tap, f.loop(0, channels) as c:
+            first = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels), c), width)
+            factor = None if self.factors is None else f.splat(self.factor(place, q, c), k.lanes)
+            for at in (f.add(first, j * k.lanes) for j in range(place.count)):
+                value = f.load(weights, at, k.weight_type, k.lanes)
+                f.store(value if factor is None else f.b.fmul(value, factor), to, at, k.sums, k.lanes)
+
+    def steps_before(self, place: TilePosition) -> Index:
+        """Multiplications of an output in the chunks before a place's."""
+        k = self.k
+        return self.f.mul(place.chunk, k.chunk_units * k.unit * k.taps) if k.chunks > 1 else 0
 
     def factor(self, place: TilePosition, q: Index, c: Index) -> ir.Value:
         """The factor of channel `c` of unit `q` of the input."""

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
+from brickrt.ops.cpu.arithmetic.quantize import WIDE
 from brickrt.ops.cpu.emit.llvm_types import computed_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
@@ -38,13 +39,15 @@ LEAST, MOST = 16, 64
 for more it costs as much as it saves, as it does for more than the first number where finishing is short."""
 ANY_ROW = (0, 0, 0, 0)
 """In place of `RowWindow.shape_class`, where code does not depend on it."""
+WIDENED_TILES = 4  # tiles of pixels from which on float16 weights are widened once for all
+FLOAT16 = np.dtype(np.float16)
 
 
 @dataclass(frozen=True)
 class ConvScheme(Kernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
     row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
-    `decided` are `tile`, `few_outputs`, `walks_taps` and `shares_chunks`."""
+    `decided` are `tile`, `few_outputs`, `walks_taps`, `shares_chunks` and `widens`."""
 
     op: Conv | ConvTranspose
 
@@ -86,7 +89,7 @@ class ConvScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return self.tile, self.few_outputs, self.walks_taps, self.shares_chunks
+        return self.tile, self.few_outputs, self.walks_taps, self.shares_chunks, self.widens
 
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: channels, those of a tile, and whether a block has few outputs."""
@@ -202,11 +205,9 @@ class ConvScheme(Kernel):
         meanwhile."""
         channels = self.group_in
         if self.shares_chunks:
-            return (
-                chunk_steps(self.tile[0], self.lanes * self.weight_type.itemsize, self.taps * self.unit)
-                // self.taps
-                // self.unit
-            )
+            read = self.sums if self.widens else self.weight_type
+            steps = chunk_steps(self.tile[0], self.lanes * read.itemsize, self.taps * self.unit)
+            return steps // self.taps // self.unit
         if self.keeps_sums:
             channels = chunk_channels(channels, self.taps, self.unit, self.lanes)
         return -(-channels // self.unit)
@@ -224,8 +225,33 @@ class ConvScheme(Kernel):
         if self.decided:
             return self.decided[3]
         pixels, steps = math.prod(self.out.shape[2:]), self.group_in * self.taps
-        plain = self.keeps_sums and self.op.groups == 1 and not self.in_words and not self.walks_taps
+        plain = self.op.groups == 1 and not self.walks_taps and (self.keeps_sums or self.could_keep_apart)
         return plain and share_chunks(self.isa, self.tile, pixels, steps)
+
+    @cached_property
+    def widens(self) -> bool:
+        """Whether float16 weights of a tile are widened once for all pixels: where instructions that widen them take
+        the place of multiply-adds, which is so where there are two of these a cycle."""
+        if self.decided:
+            return self.decided[4]
+        plain = self.packed[1] and self.op.groups == 1 and not (self.few_outputs or self.in_words or self.walks_taps)
+        tiles = -(-math.prod(self.out.shape[2:]) // self.tile[1])
+        return plain and self.isa.paces_weights and self.weight_type == FLOAT16 and tiles >= WIDENED_TILES
+
+    @property
+    def copies_weights(self) -> bool:
+        """Whether tiles read weights from the workspace: times the factors of the input's channels, or widened."""
+        return (self.op.channel_scaled and self.packed[1]) or self.widens
+
+    @property
+    def could_keep_apart(self) -> bool:
+        """Whether the workspace can keep sums between two sweeps, as those of words are no outputs."""
+        return self.in_words and self.packed[1] and isinstance(self.op, Conv)
+
+    @property
+    def keeps_apart(self) -> bool:
+        """Whether the workspace keeps sums between two sweeps."""
+        return self.shares_chunks and self.could_keep_apart and self.chunks > 1
 
     @property
     def chunks(self) -> int:
@@ -261,6 +287,13 @@ class ConvScheme(Kernel):
         return self.isa.double_pumped and self.integer and one and plain and LEAST <= self.group_in <= most
 
     @property
+    def packs_outputs(self) -> bool:
+        """Whether neighbouring pixels of a tile are rounded to bytes and packed together (`words/packed_pixels.py`)."""
+        adjacent = self.out.strides[-1] == self.out.block == self.lanes == WIDE
+        plain = self.integer and self.op.gate_parts == 1 and not self.isa.double_pumped
+        return plain and adjacent and self.epilogue.packs
+
+    @property
     def tiled_blocks(self) -> int:
         """`whole_blocks` up to whole tiles."""
         ob, _ = self.tile
@@ -273,9 +306,12 @@ class ConvScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """Room for the weights of a tile times the factors of the input's channels."""
-        scaled = self.op.channel_scaled and self.packed[1]
-        return self.group_in * self.taps * self.tile[0] * self.lanes * self.sums.itemsize if scaled else 0
+        """Room for the weights of a tile and a chunk that are copied, or for the sums of all pixels by a tile of output
+        channels."""
+        width = self.tile[0] * self.lanes * self.sums.itemsize
+        if self.keeps_apart:
+            return math.prod(self.out.shape[2:]) * width
+        return min(self.group_in, self.chunk_units * self.unit) * self.taps * width if self.copies_weights else 0
 
     @property
     def asks(self) -> bool:

@@ -26,7 +26,7 @@ _KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may b
 
 def load_module(name: str, make: Callable[[], ir.Module], isa: Isa) -> LoadedObjects:
     """The functions of a module of the engine itself, which stay until the process ends."""
-    _KEPT.append(_loaded([module_image(name, make, isa)], isa))
+    _KEPT.append(_loaded([module_image(name, make, isa)]))
     return _KEPT[-1]
 
 
@@ -64,8 +64,8 @@ class KernelLoader:
     A context manager: leaving it leaves no helper behind.
     """
 
-    def __init__(self, isa: Isa, broad: bool = False) -> None:
-        self._isa, self._broad = isa, broad
+    def __init__(self, broad: bool = False) -> None:
+        self._broad = broad
         self._store = _store()
         self._compilation = Compilation()
         self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
@@ -93,7 +93,7 @@ class KernelLoader:
         found = {name: library for name in images if (library := _LOADED.get(name)) is not None}
         missing = [name for name in images if name not in found]
         if missing:
-            library = _loaded((images[name] for name in missing), self._isa)
+            library = _loaded(images[name] for name in missing)
             for name in missing:
                 found[name] = _LOADED[name] = library
         return list(dict.fromkeys(found.values())), [found[name].address(name) for name in self.symbols]
@@ -146,9 +146,9 @@ def _store() -> DiskCache:
     return DiskCache.open("kernels")
 
 
-def _loaded(images: Iterable[bytes], isa: Isa) -> LoadedObjects:
+def _loaded(images: Iterable[bytes]) -> LoadedObjects:
     """One library of all object files."""
-    library = LoadedObjects(isa)
+    library = LoadedObjects()
     for image in images:
         library.add(image)
     return library

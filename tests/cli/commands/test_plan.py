@@ -13,6 +13,7 @@ from onnx import TensorProto, helper, numpy_helper
 from brickrt import zoo
 from brickrt.cli.terminal import browser
 from tests.support.cli_models import save, told, value
+from tests.support.cpu.described import plan_for
 
 
 def test_the_tree_has_every_subgraph_its_figures_and_its_layers(call, models):
@@ -159,13 +160,15 @@ def test_plan_says_what_of_a_quantized_network_stays_in_float(call, tmp_path, mo
     assert "integers 1 products of bytes; in float 1: plain" in call("plan", tmp_path / "q.onnx").out
 
 
-def test_plan_says_what_is_multiplied_in_bfloat16(call, models):
+@pytest.mark.parametrize("products", [1, 2])
+def test_plan_says_what_is_multiplied_in_bfloat16(call, models, monkeypatch, products):
+    plan_for(monkeypatch, bfloat16_products=products, tiles=False)
     assert told(call("plan", models / "conv.onnx", "--json"))["bfloat16"] is None
     found = told(call("plan", models / "conv.onnx", "--precision", "bf16", "--json"))["bfloat16"]
-    assert found["products"] + len(found["in_float"]) == 1 and found["at_a_time"] in (1, 2)
+    assert found["products"] + len(found["in_float"]) == 1 and found["gains"] == (products == 2)
     shown = call("plan", models / "conv.onnx", "--precision", "bf16").out
-    assert "products of bfloat16; " in shown
-    assert ("computes them in float32" in shown) == (found["at_a_time"] == 1)
+    assert ("products of bfloat16; " in shown) == found["gains"]
+    assert ("all is computed in float32" in shown) == (not found["gains"])
 
 
 def test_the_page_opens_in_the_browser(call, models, tmp_path, monkeypatch):

@@ -37,7 +37,7 @@ def run(library: LoadedObjects, name: str, x: np.ndarray, sizes: np.ndarray) -> 
 
 def test_constants_and_the_c_library_in_several_objects():
     functions = {"tan": np.tan, "neg": np.negative, "exp": np.exp, "abs": np.abs, "log": np.log}
-    library, sizes = LoadedObjects(HOST), dict[str, np.ndarray]()
+    library, sizes = LoadedObjects(), dict[str, np.ndarray]()
     for name in functions:
         code = compiled_code(kernel(name), f"k_{name}")
         sizes[name] = code.table(outline(kernel(name)))

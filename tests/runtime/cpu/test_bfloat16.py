@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
+import pytest
 
 from brickrt import Runtime
+from tests.support.cpu.described import plan_for
 from tests.support.graphs.onnx_models import model, node, tensor
 
 SHAPE = (1, 3, 20, 18)
+
+
+@pytest.fixture(autouse=True)
+def gains(monkeypatch):
+    """A device that plans to multiply bfloat16 faster, whatever processor runs this."""
+    plan_for(monkeypatch, bfloat16_products=2)
 
 
 def sample(*shape: int, seed: int = 0) -> np.ndarray:
@@ -67,3 +75,8 @@ def test_a_network():
     assert 0 < np.abs(got - results(precision="fp32")).max() <= 5e-2 * largest
     for how in ({"threads": 2}, {"strategy": "memoized", "brick": 8}):
         np.testing.assert_array_equal(results(**{"threads": 1, **how}), got)
+
+
+def test_a_processor_that_gains_nothing_rounds_nothing(monkeypatch):
+    plan_for(monkeypatch, bfloat16_products=1, tiles=False)
+    np.testing.assert_array_equal(results(threads=1), results(threads=1, precision="fp32"))

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
+from brickrt.plan.device import device_spec
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime import engines
 
 
 def plan_for(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
-    """From now on the CPU's engine plans for this machine with other `fields` of its `DeviceSpec`."""
-    monkeypatch.setattr(engines, "host_device", lambda isa=None: replace(host_device(isa), **fields))
+    """From now on the CPU's engine, and who plans alone, plan for this machine with other `fields` of its
+    `DeviceSpec`."""
+    for module in (engines, device_spec):
+        monkeypatch.setattr(module, "host_device", lambda isa=None: replace(host_device(isa), **fields))

@@ -28,6 +28,7 @@ HOST = Isa(16, 32)
 ZEN4 = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
 PAGE = mmap.PAGESIZE
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class GuardedMemory:
@@ -41,7 +42,7 @@ class GuardedMemory:
         self.address = start + offset
         self.array = np.frombuffer(self._map, array.dtype, array.size, offset).reshape(array.shape)
         self.array[...] = array
-        if ctypes.CDLL(None, use_errno=True).mprotect(ctypes.c_void_p(start + pages), PAGE, 0):
+        if _LIBC.mprotect(ctypes.c_void_p(start + pages), PAGE, 0):
             raise OSError(ctypes.get_errno(), "mprotect")
 
 
@@ -93,7 +94,7 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
     known = _COMPILED.setdefault(found.text, [])
     fitting = [pair for pair in known if pair[0].fits(found.numbers)]
     if not fitting:
-        code, library = compiled_code(replace(kernel, broad=bool(known)), "k"), LoadedObjects(kernel.isa)
+        code, library = compiled_code(replace(kernel, broad=bool(known)), "k"), LoadedObjects()
         assert code.fits(found.numbers)
         library.add(code.image)
         fitting = [(code, library)]

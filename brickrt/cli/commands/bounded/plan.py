@@ -15,9 +15,10 @@ from brickrt.cli.requests import PlanRequest
 from brickrt.cli.terminal.progress import shown_progress
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
+from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.runtime.files.boxes import PIECE_BYTES
-from brickrt.runtime.pipeline import Pipeline, import_stages
+from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_report import StreamOptions, check_options, memory_dict, plan_dict
 from brickrt.runtime.windows.decision import NO_DECISION
@@ -29,18 +30,11 @@ from brickrt.runtime.windows.window_report import window_dict
 def command(request: PlanRequest) -> str:
     """What is printed of a run in bands, or on blended windows of an image of the shape that is asked for. Raises
     BrickError for options that do not go together, and where the memory is too little."""
-    with shown_progress() as progress:
+    with shown_progress() as progress, uncollected():
         pipeline = checked_pipeline(request, progress)
         progress("import", 0, 1)
-        _load_what_a_run_does(pipeline)
         source = load(request.model)
         return _planned(request, pipeline, source)
-
-
-def _load_what_a_run_does(pipeline: Pipeline) -> None:
-    """What a process holds itself is measured, and is to be what `brickrt run` holds when it plans."""
-    import_stages(pipeline.engine)
-    import_module("brickrt.cli.commands.run")
 
 
 def _planned(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) -> str:
@@ -78,6 +72,7 @@ def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types:
 
 
 def _windows(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
+    import_module("brickrt.cli.commands.run")  # what a process holds is measured, and is to be what `brickrt run` holds
     asked, image = request.stream, next(iter(types.values()))
     assert asked.window is not None
     options = window_options(asked.window, asked.overlap, asked.blend)

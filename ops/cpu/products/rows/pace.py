@@ -22,7 +22,7 @@ from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
 EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles read lie side by side
 AHEAD = 4  # chunks between the one in use and the one asked for
-FEWEST_STEPS = 256  # multiplications of an output from which on there are chunks
+FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
 
 
 def chunk_steps(vectors: int, nbytes: int, unit: int) -> int:

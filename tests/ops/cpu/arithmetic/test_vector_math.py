@@ -41,7 +41,7 @@ def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
     with f.loop(0, x.size, lanes) as i:
         f.store(FUNCTIONS[name](f, f.load(source, i, F32, lanes)), target, i, F32, lanes)
     f.finish()
-    library = LoadedObjects(isa)
+    library = LoadedObjects()
     library.add(to_object(module, isa))
     y = np.empty_like(x)
     library.function("k", ctypes.c_void_p, ctypes.c_void_p)((ctypes.c_void_p * 2)(y.ctypes.data, x.ctypes.data), None)

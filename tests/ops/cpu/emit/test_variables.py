@@ -18,7 +18,7 @@ def run(emit, n: int) -> int:
     module = ir.Module("variables")
     f = FunctionEmitter(module, "f", (I64,), I64)
     f.b.ret(emit(f, f.fn.args[0]))
-    library = LoadedObjects(ISA)
+    library = LoadedObjects()
     library.add(to_object(module, ISA))
     return library.function("f", ctypes.c_int64, ret=ctypes.c_int64)(n)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from llvmlite import binding as llvm
 
@@ -66,3 +66,37 @@ def test_any_group_has_room(tiles, planes, ob):
     counts = register_tiles(ob, 32)
     assert sizes.t in counts and sizes.group % sizes.t == 0 and sizes.group <= MOST_BLOCKS * counts[0]
     assert isinstance(sizes, Sizes) and 1 <= sizes.run <= planes
+
+
+def test_an_outlier_is_found_in_any_plane_of_a_large_group():
+    """What is not finite is computed again directly, wherever its tile lies among the planes that are held."""
+    op, arrays, _, box, edge = case("swept, many tiles of a plane")
+    arrays[0][0, 5, 1, 27, 27] = np.inf
+    arrays[0][0, 40, 2, 0, 13] = np.nan
+    how = {"blocks": [16, 1, 1], "out_block": 16, "packed": [False, True, True], "kernel_cls": WinogradMaker(edge)}
+    got = run_kernel(op, arrays, box, PACED, **how)
+    with np.errstate(invalid="ignore"):
+        want = evaluate_whole(op, arrays)
+    assert (np.isfinite(got) == np.isfinite(want)).all()
+    finite = np.isfinite(want)
+    np.testing.assert_allclose(got[finite], want[finite], rtol=0, atol=2e-5 * np.abs(want[finite]).max())
+
+
+@settings(max_examples=6)
+@given(
+    channels=st.integers(65, 140),
+    outputs=st.integers(120, 200),
+    planes=st.integers(1, 4),
+    sides=st.tuples(st.integers(1, 31), st.integers(1, 31)),
+    edge=st.sampled_from([2, 4]),
+    seed=st.integers(0, 99),
+)
+def test_bits_of_any_shape(channels, outputs, planes, sides, edge, seed):
+    rng = np.random.default_rng(seed)
+    op = Conv((3, 3, 3), (1, 1, 1), (1, 1, 1), (1, 1, 1), (1, 1, 1), 1, False)
+    shapes = (1, channels, planes, *sides), (outputs, channels, 3, 3, 3)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
+    box = Boxes.whole((1, outputs, planes, *sides))
+    how = {"blocks": [16, 1], "out_block": 16, "packed": [False, True], "kernel_cls": WinogradMaker(edge)}
+    asked, alone = (run_kernel(op, arrays, box, isa, **how) for isa in (PACED, HOST))
+    assert asked.tobytes() == alone.tobytes()

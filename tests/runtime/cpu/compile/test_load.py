@@ -26,7 +26,7 @@ from tests.support.cpu.small_kernels import ISA, kernels
 
 def load(made: list[Kernel], progress: KernelProgress | None = None) -> list[int]:
     """Addresses of kernels, none of which is called here."""
-    with KernelLoader(ISA) as loader:
+    with KernelLoader() as loader:
         for kernel in made:
             loader.want(kernel)
         return loader.load(progress)[1]

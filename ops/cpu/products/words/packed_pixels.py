@@ -1,0 +1,72 @@
+"""The outputs of a register tile in bytes: four pixels that lie side by side are rounded, packed and stored together.
+
+    block of 16 channels    pixel 0 ├──┤  1 ├──┤  2 ├──┤  3 ├──┤    one store of 64 bytes
+
+Rounding a vector alone takes an instruction for each of its bounds, and two to take every fourth byte of it. Packing
+four of them has bounds of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import chain
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I8, Index
+from brickrt.ops.cpu.operand import Operand
+from brickrt.ops.cpu.operands.epilogue import BoundEpilogue, offset_of
+
+TOGETHER = 4  # pixels
+WIDE = 16  # bytes of a pixel
+
+
+class PackedPixels:
+    """Finishes the outputs `out` of an epilogue at the address `base`, a block of channels after the other."""
+
+    def __init__(self, f: FunctionEmitter, epilogue: BoundEpilogue, base: ir.Value, out: Operand) -> None:
+        self.f, self.epilogue, self.base, self.out = f, epilogue, base, out
+
+    def store(self, sums: Sequence[Sequence[ir.Value]], index: Callable[[int, Index], list[Index]]) -> None:
+        """`sums[j][t]` are those of block `j` and pixel `t`, whose output lies at `index(j, t)`.
+
+        A long expression is written once, in a loop, as `BoundEpilogue.each` has it.
+        """
+        f, count = self.f, len(sums[0])
+        whole = count // TOGETHER * TOGETHER
+        looped = whole if self.epilogue.epilogue.long and whole > TOGETHER else 0
+        if looped:
+            kept = self.keep([each[:looped] for each in sums])
+            with f.loop(0, looped, TOGETHER) as first:
+                for j in range(len(sums)):
+                    self.group([kept(j, f.add(first, t)) for t in range(TOGETHER)], j, first, index)
+        for j, each in enumerate(sums):
+            for start in range(looped, count, TOGETHER):
+                self.group(each[start : start + TOGETHER], j, start, index)
+
+    def keep(self, sums: Sequence[Sequence[ir.Value]]) -> Callable[[int, Index], ir.Value]:
+        """Puts vectors on the stack: gives what loads that of a block and a pixel."""
+        f, kind, count = self.f, sums[0][0].type, len(sums[0])
+        kept = f.local(kind, count=len(sums) * count)
+
+        def place(number: Index) -> ir.Value:
+            return f.b.gep(kept, [f.value(number)], source_etype=kind)
+
+        for number, value in enumerate(chain.from_iterable(sums)):
+            f.b.store(value, place(number))
+        return lambda j, t: f.b.load(place(f.add(t, j * count)), typ=kind)
+
+    def group(
+        self, values: Sequence[ir.Value], j: int, first: Index, index: Callable[[int, Index], list[Index]]
+    ) -> None:
+        """Finishes up to four pixels of block `j` from number `first` on."""
+        f = self.f
+        places = [index(j, f.add(first, t)) for t in range(len(values))]
+        to = f.address(self.base, offset_of(f, self.out, places[0]), self.out.dtype)
+        packed = self.epilogue.four(values, places)
+        size = WIDE * len(values)
+        if len(values) == TOGETHER - 1:
+            f.store(packed, to, 0, self.out.dtype, WIDE * TOGETHER, f.tail_mask(size, WIDE * TOGETHER))
+            return
+        f.b.store(f.shuffle(packed, packed, range(size)) if len(values) < TOGETHER else packed, to, align=1)
