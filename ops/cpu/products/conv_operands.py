@@ -47,7 +47,8 @@ class ConvOperands:
         asks = kernel.prefetch_bytes is not None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
         work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
-        self.kept, self.copied_weights = (work, None) if kernel.keeps_apart else (None, work)
+        self.kept: ir.Value | None = work if kernel.keeps_apart else None  # sums of pixels between two sweeps
+        self.copied_weights: ir.Value | None = None if kernel.keeps_apart else work
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
         self.epilogue = kernel.epilogue.bind(f)

@@ -69,7 +69,7 @@ class Products:
         f, frame, ob = self.f, self.frame, self.k.ob
         last = f.b.icmp_signed(">=", f.value(f.add(block, ob)), f.value(frame.last_block))
         tile = frame.choose(last, f.div(frame.first_block, ob), f.add(f.div(block, ob), 1))
-        return self.number(f.add(plane, frame.choose(last, 1, 0)), tile, *which)
+        return self.stored_at(f.add(plane, frame.choose(last, 1, 0)), tile, *which)
 
     def asker(
         self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], following: Index
@@ -135,9 +135,9 @@ class Products:
 
     def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
         """Address of the weights of a plane for a tile of blocks, at a swept tap and a residue."""
-        return self.f.address(self.frame.w, self.number(plane, tile, tap, residue), self.frame.dtype)
+        return self.f.address(self.frame.w, self.stored_at(plane, tile, tap, residue), self.frame.dtype)
 
-    def number(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
+    def stored_at(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
         """Elements before those weights, as they are stored."""
         f, k = self.f, self.k
         number = f.add(f.mul(plane, -(-k.out.channel_blocks // k.ob)), tile)

@@ -157,13 +157,13 @@ class WinogradScheme(Kernel):
         """How many tiles are worked on at a time."""
         if self.decided:
             return self.decided[0]
-        isa, how = self.isa, (self.raw and not self.transforms_once, self.paired, self.isa.paces_weights)
-        return choose_sizes(*self.shape_class[2:4], self.ob, isa.registers, self.weight_bytes, *how)
+        isa, anew, (tiles, depth) = self.isa, self.raw and not self.transforms_once, self.shape_class[2:4]
+        nbytes, paced = self.weight_bytes, isa.paces_weights
+        return choose_sizes(tiles, depth, self.ob, isa.registers, nbytes, anew, self.paired, paced)
 
     @property
     def room(self) -> tuple[int, int]:
-        """Tiles of a plane, and blocks of output channels, that V and M have room for: of few numbers, so that
-        boxes have code in common."""
+        """Tiles of a plane and blocks of outputs that V and M have room for: few numbers, so that boxes share code."""
         if self.decided:
             return self.decided[2]
         near = self.weight_bytes <= NEAR and (self.transforms_once or not self.raw)
