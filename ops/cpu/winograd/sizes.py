@@ -15,12 +15,10 @@ TILE_ROWS = 16  # tiles of a register tile of such products
 PART_GROWTH = 1.5  # bytes of a weight in parts over those of float32
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
-LATENCY, STEP, WEIGHTS = (
-    8,
-    0.25,
-    9.0,
-)  # multiply-adds that must be under way; cycles beside those of a step, of a block of
-SHOWN = 0.2  # channels; cycles until a vector of weights has come; and the share of less work that more does not hide
+LATENCY = 8  # multiply-adds that must be under way at a time
+STEP = 0.25  # cycles that a step of a register tile takes beside its multiply-adds, for a block of channels
+WEIGHTS = 9.0  # cycles until a vector of weights has come from memory
+SHOWN = 0.2  # share of the shorter of both that the longer does not hide
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
 
 

@@ -26,6 +26,7 @@ from brickrt.ops.types import Boxes, TensorType, is_floating
 
 HOST = Isa(16, 32)
 ZEN4 = Isa(16, 32, "znver4", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
+PACED = replace(ZEN4, cpu="icelake-server")  # which asks for weights at an even pace
 AVX2 = Isa(8, 16, "haswell", "+avx2,+fma,+f16c")
 PAGE = mmap.PAGESIZE
 _LIBC = ctypes.CDLL(None, use_errno=True)

@@ -6,23 +6,17 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from llvmlite import binding as llvm
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.emit.size_program import SizeProgram
-from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.operand import dense
-from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.strassen.sizes import CHUNKS, SHARED_CHUNK, chunks_of, shares_panels
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes
 from tests.support.cpu.conv_cases import ConvCase, by_bricks, conv
-from tests.support.cpu.harness import HOST, check
+from tests.support.cpu.harness import HOST, PACED, check
 
 F32 = np.dtype(np.float32)
-PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
 LONG = apply("mul", arg(0, F32), apply("add", apply("erf", arg(0, F32)), const(1, F32)))
 ERROR = 1e-5  # of the largest output
@@ -84,19 +78,6 @@ def test_bits_are_those_of_tiles_that_share_nothing():
         got, _ = by_bricks(MatMul(), arrays, (75, 140), isa, [1, 1], 1, [False, True], StrassenKernel)
         results.append(got.tobytes())
     assert results[0] == results[1]
-
-
-def test_broad_code_is_good_for_other_numbers_of_rows():
-    def made(rows):
-        a, b, y = (dense(TensorType(shape, F32)) for shape in ((rows, 64), (64, 64), (rows, 64)))
-        box = Boxes.whole((rows, 64))
-        _, (one,) = StrassenKernel.classify(MatMul(), (a, b), y, box, PACED)
-        return StrassenKernel(MatMul(), (a, b), y, PACED, (False, True), one, broad=True)
-
-    _, table = emit_sized(made(60), "kernel")
-    code = SizeProgram.of(table.answers, table.entries)
-    for rows in (28, 30, 57, 120, 147, 300, 1000):
-        assert code.table(outline(made(rows)).numbers) is not None, rows
 
 
 def test_chunks_are_longer_where_few_panels_wait_in_l2():

@@ -20,7 +20,7 @@ from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import ConvCase, by_bricks, conv, middle
-from tests.support.cpu.harness import AVX2, HOST, check
+from tests.support.cpu.harness import AVX2, HOST, PACED, check
 
 F32 = np.dtype(np.float32)
 CHUNK = CHUNKS[1]
@@ -152,13 +152,15 @@ def test_code_has_tiles_for_all_numbers_of_rows():
         assert all(count in tiles.heights for _, _, count in tiles.runs)
 
 
-@pytest.mark.parametrize("kernel", [StrassenKernel, TwoLevelStrassenKernel])
-def test_broad_code_is_good_for_other_numbers_of_rows(kernel):
+@pytest.mark.parametrize(
+    ("kernel", "isa"), [(StrassenKernel, HOST), (StrassenKernel, PACED), (TwoLevelStrassenKernel, HOST)]
+)
+def test_broad_code_is_good_for_other_numbers_of_rows(kernel, isa):
     def made(rows):
         a, b, y = (dense(TensorType(shape, F32)) for shape in ((rows, 64), (64, 64), (rows, 64)))
         box = Boxes.whole((rows, 64))
-        _, (one,) = kernel.classify(MatMul(), (a, b), y, box, HOST)
-        return kernel(MatMul(), (a, b), y, HOST, (False, True), one, broad=True)
+        _, (one,) = kernel.classify(MatMul(), (a, b), y, box, isa)
+        return kernel(MatMul(), (a, b), y, isa, (False, True), one, broad=True)
 
     _, table = emit_sized(made(60), "kernel")
     code = SizeProgram.of(table.answers, table.entries)

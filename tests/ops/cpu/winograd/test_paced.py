@@ -6,17 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from llvmlite import binding as llvm
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes, register_tiles
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
-from tests.support.cpu.harness import HOST, run_kernel
-
-PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
+from tests.support.cpu.harness import HOST, PACED, run_kernel
 
 # shape of the input, outputs, kernel, strides, pads, edge, first and last row and channel of a box
 KINDS = {

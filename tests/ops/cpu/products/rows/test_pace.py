@@ -6,9 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from llvmlite import binding as llvm
 
-from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.rows.pace import chunk_steps, even_steps
@@ -17,9 +15,8 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
 from tests.ops.cpu.products.words.test_byte_dot import requantized
 from tests.support.cpu.conv_cases import ConvCase, by_bricks, check_conv, conv, middle
-from tests.support.cpu.harness import HOST, ZEN4, check, run_kernel
+from tests.support.cpu.harness import HOST, PACED, ZEN4, check, run_kernel
 
-PACED = Isa(16, 32, "icelake-server", llvm.get_host_cpu_features().flatten())  # no instructions that the host has not
 CONVS = {
     "pixels as one row": ConvCase(conv((1, 1), bias=True), (600, 7, 7), 93),
     "many pixels and long sums": ConvCase(conv((1, 1), bias=True), (1030, 24, 23), 45),

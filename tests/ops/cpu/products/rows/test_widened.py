@@ -11,9 +11,9 @@ from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.types import Boxes, TensorType
-from tests.ops.cpu.products.rows.test_pace import CONVS, PACED
+from tests.ops.cpu.products.rows.test_pace import CONVS
 from tests.support.cpu.conv_cases import ConvCase, conv
-from tests.support.cpu.harness import HOST, run_kernel
+from tests.support.cpu.harness import HOST, PACED, run_kernel
 
 CASES = CONVS | {
     "many pixels": ConvCase(conv((3, 3), pads=(1, 1), bias=True), (40, 30, 31), 78),
