@@ -14,7 +14,7 @@ from llvmlite import ir
 from llvmlite.binding import ffi
 
 from brickrt.ops.cpu.emit.line_builder import module_text
-from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.isa import FEW_REGISTERS, Isa
 
 THOROUGH, QUICK = 3, 1  # of LLVM's levels of optimization
 _options = threading.RLock()  # LLVM's are those of the whole process
@@ -84,20 +84,23 @@ def to_object(module: ir.Module | str, isa: Isa, quick: bool = False) -> bytes:
     for function in parsed.functions:
         if not function.is_declaration:
             passes.run(function, builder)
-    with _loops_as_they_are():
+    with _loops_as_they_are(isa.registers > FEW_REGISTERS):
         return machine.emit_object(parsed)
 
 
 @contextmanager
-def _loops_as_they_are() -> Iterator[None]:
+def _loops_as_they_are(spare: bool) -> Iterator[None]:
     """LLVM's loop strength reduction takes longer than all else of code generation, and kernels are as quick without.
-    Whoever else compiles in this process has it still."""
+    Unless there are registers to `spare`, instructions stay in order: moved apart, they need more than there are.
+    Whoever else compiles in this process has both still."""
     with _options:
         llvm.set_option("brickrt", "-disable-lsr=true")
+        llvm.set_option("brickrt", f"-enable-misched={str(spare).lower()}")
         try:
             yield
         finally:
             llvm.set_option("brickrt", "-disable-lsr=false")
+            llvm.set_option("brickrt", "-enable-misched=true")
 
 
 class LoadedObjects:

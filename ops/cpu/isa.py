@@ -9,6 +9,8 @@ UNPACED = ("znver", "skylake-avx512")
 one that portable code is for. Of Intel's any may be meant: virtual machines tell names of others."""
 DOUBLE_PUMPED = frozenset({"znver4"})  # processors, as LLVM names them, that split operations on 512 bits in two
 
+NARROW = 8  # float32 lanes of a vector of AVX2
+FEW_REGISTERS = 16  # vector registers that the sums of a tile leave no room in for what is loaded early
 TILES = "+amx-tile", "+amx-int8", "+amx-bf16"  # features of AMX, as LLVM names them
 
 
@@ -49,9 +51,15 @@ class Isa:
 
     @property
     def paces_weights(self) -> bool:
-        """Whether tiles of pixels share chunks of weights in L1 and ask for later ones at an even pace: two
-        multiply-adds a cycle outrun memory, and every prefetch takes one of two loads a cycle."""
+        """Whether whatever weights come from memory are asked for at an even pace: two multiply-adds a cycle outrun it,
+        and every prefetch takes one of two loads a cycle."""
         return self.lanes == 16 and bool(self.cpu) and not self.cpu.startswith(UNPACED)
+
+    @property
+    def shares_chunks(self) -> bool:
+        """Whether tiles of pixels share chunks of weights in L1 and ask for later ones at an even pace. By vectors of
+        eight lanes tiles are small, so that all weights would come from L2 again and again."""
+        return self.paces_weights or self.lanes == NARROW
 
     @property
     def double_pumped(self) -> bool:

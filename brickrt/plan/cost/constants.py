@@ -39,12 +39,14 @@ HELD = 1.25  # of L2: what a group of transformed tiles may take, of all residue
 PACED_READ = 0.75  # of the time in which kernels read else: weights that are asked for at an even pace
 PACED_SHOWN = 0.2  # as HIDDEN, for these
 PACED_KEPT, PACED_KEPT_READ = 1 / 16, 0.3  # share of L3 whose constants stay there whatever others do; the same of them
-PACED_RAW = 1.5  # of the time that weights that are transformed beside the products are modelled with, there
+SHARED_RAW = 1.5  # of the time that weights that are transformed beside the products are modelled with, where others
+# are asked for at an even pace
 PACED_NEAR = 0.5  # times as fast as L2 is read there: transformed tiles that it holds
 PACED_SPILL = 3.5  # times as fast as kernels read below L2 there: transformed tiles that L2 does not hold
 WINOGRAD_PAIRS = 1.04  # times as long as their multiply-adds take else: products of Winograd's with paired channels
 TILED_HELD = 1.5  # of what a group of tiles reads again and again: L2 that it takes to stay there, products in tiles
 TILED_SHOWN = 0.5  # as HIDDEN, for transformed weights that tile registers multiply
+NARROW_MARGIN, NARROW_STRIDED_MARGIN = 0.95, 0.7  # the following by vectors of eight lanes
 WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
 
 # Products by Strassen's scheme.

@@ -24,6 +24,8 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.cost.arithmetic import product_only_us
 from brickrt.plan.cost.constants import (
     DIRECT_SHARE,
+    NARROW_MARGIN,
+    NARROW_STRIDED_MARGIN,
     STRIDED_MARGIN,
     WINOGRAD_MARGIN,
 )
@@ -263,5 +265,5 @@ def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, block
         return DIRECT
     best = min(times, key=times.__getitem__)
     strided = blocked and known_axes(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
-    margin = STRIDED_MARGIN if strided else WINOGRAD_MARGIN
-    return best if times[best] < margin * direct else DIRECT
+    margins = (NARROW_MARGIN, NARROW_STRIDED_MARGIN) if device.narrow else (WINOGRAD_MARGIN, STRIDED_MARGIN)
+    return best if times[best] < margins[strided] * direct else DIRECT

@@ -89,7 +89,10 @@ def may_use(graph: Graph, node: Node, algorithm: str) -> bool:
 
 
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
-    """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants."""
+    """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants. None by
+    vectors of eight lanes: a tile has too few multiply-adds beside its sums, and direct products were always faster."""
+    if device.narrow:
+        return []
     known = [name for name in LEVELS if name != PAIRED or device.pairs]
     names = [name for name in known if may_use(graph, node, name)]
     return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]

@@ -18,7 +18,6 @@ from brickrt.plan.cost.constants import (
     PACED_KEPT,
     PACED_KEPT_READ,
     PACED_NEAR,
-    PACED_RAW,
     PACED_READ,
     PACED_SHOWN,
     PACED_SPILL,
@@ -26,6 +25,7 @@ from brickrt.plan.cost.constants import (
     PRODUCT_SHARE,
     RAW_SHARE,
     RAW_WEIGHT,
+    SHARED_RAW,
     STRIDED_READS,
     TILED_HELD,
     TILED_SHOWN,
@@ -95,7 +95,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
         read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
         transforms += PACED_READ * read_us(min(read, image), image, device)
     us = weights.beside_us(arithmetic, sweeps, device, share) + share.boxes * transforms
-    return us * PACED_RAW if device.paces_weights and share.raw_bytes else us
+    return us * SHARED_RAW if device.shares_chunks and share.raw_bytes else us
 
 
 def _sizes(axes: Axes, tiles: int, depth: int, blocks: int, panel: int, device: DeviceSpec, share: CoreShare) -> Sizes:
@@ -103,7 +103,7 @@ def _sizes(axes: Axes, tiles: int, depth: int, blocks: int, panel: int, device: 
     ob, nbytes = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
     if share.tiled:
         return choose_tiled_sizes(tiles, depth, nbytes)
-    return choose_sizes(tiles, depth, ob, device.registers, nbytes, share.anew, share.paired, device.paces_weights)
+    return choose_sizes(tiles, depth, ob, device.registers, nbytes, share.anew, share.paired, device.shares_chunks)
 
 
 @dataclass(frozen=True)

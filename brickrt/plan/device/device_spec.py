@@ -27,7 +27,7 @@ class DeviceSpec:
     `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
     multiply-add a cycle, not two. Kernels come nearer to that lower peak.
 
-    `paces_weights` is set where tiles share chunks of weights in L1 (`Isa.paces_weights`).
+    `paces_weights` is set where two multiply-adds of 16 lanes a cycle outrun memory (`Isa.paces_weights`).
 
     `pairs` is set where a core adds beside multiply-adds, so that products are faster with most elements of K paired
     (`ops/cpu/paired/`).
@@ -87,6 +87,16 @@ class DeviceSpec:
     def gains_by_bfloat16(self) -> bool:
         """Whether products of bfloat16 are faster than those of float32."""
         return self.kind != "cpu" or self.tiles or self.bfloat16_products > 1
+
+    @property
+    def shares_chunks(self) -> bool:
+        """Whether tiles of pixels share chunks of weights in L1 (`Isa.shares_chunks`)."""
+        return self.paces_weights or self.narrow
+
+    @property
+    def narrow(self) -> bool:
+        """Whether vectors have eight lanes, of which tiles in 16 registers have few multiply-adds a step."""
+        return self.isa == "avx2"
 
     @property
     def recurrences(self) -> bool:

@@ -115,14 +115,14 @@ def _reads_once(cost: CostModel, k: int, op: Conv) -> bool:
     """Whether tasks should read weights once, as kernels that ask for them at an even pace do: these are more than an
     image, and than L2 where that does not hold it."""
     spilt = cost.node_costs[k].const_bytes > cost.device.l2
-    plain = cost.device.paces_weights and op.groups == 1
+    plain = cost.device.shares_chunks and op.groups == 1
     return plain and _weights_lead(cost, k) and (spilt or _slabs_for_cache(cost, k) == 1)
 
 
 def _least_read_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: int, unit: int) -> Shape:
     """Pieces of channels, which read all of an image each, and of rows, which read all weights: those `want` or more
     tasks of an image that read least, evenly many on all cores where kernels share chunks of weights."""
-    paced = cost.device.paces_weights
+    paced = cost.device.shares_chunks
     own, cores, shape = cost.node_costs[k], cost.device.cores, cost.graph.ins(cost.graph.nodes[k])[0].shape
     window, image = windows(op, shape[2:])[0], own.in_bytes / shape[0]
 
@@ -218,7 +218,7 @@ def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shap
         brick[-1] = _edge(columns, want, cores, COLUMNS)
         want = _left(want, columns, brick[-1])
     pieces, read = -(-columns // brick[-1]), math.prod(a.shape[-2:]) * a.dtype.itemsize
-    shared = cost.device.paces_weights and 1 < rows <= MOST_PIXELS and read <= cost.device.l2 / 2
+    shared = cost.device.shares_chunks and 1 < rows <= MOST_PIXELS and read <= cost.device.l2 / 2
     if shared and pieces > 1 and _rounds(pieces, cores) <= UNEVEN_LAYER:
         return tuple(brick)
     anew = math.prod(b.shape[-2:]) * b.dtype.itemsize > cost.device.fast_bytes

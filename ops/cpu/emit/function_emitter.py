@@ -211,6 +211,11 @@ class FunctionEmitter(ControlFlow):
         hints = [word_constant(k) for k in (int(write), 3 if near else 2, 1)]
         self.intrinsic("llvm.prefetch.p0", VOID, self.address(base, offset, dtype), *hints)
 
+    def keep_order(self) -> None:
+        """What reads and writes memory stays on its side of this place, and no instruction comes of it. LLVM gathers
+        loads that lie together, and runs out of registers for what is loaded too early."""
+        self.b.fence("seq_cst", "singlethread")
+
     def collect(self, base: ir.Value, offsets: Iterable[Index], dtype: np.dtype, lanes: int) -> ir.Value:
         """A vector of elements that lie anywhere; lanes for which there is no offset are zero."""
         acc = zeros(vector(register_type(dtype), lanes))

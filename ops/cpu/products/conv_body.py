@@ -95,7 +95,7 @@ class ConvBody(ConvOperands):
     def runs(self) -> list[RepeatedTiles]:
         """The tiles of a row."""
         k = self.k
-        return RowTiles(self.most, k.tile[0], k.isa.double_pumped, twice=k.chunks == 1).runs(k.row_window, k.row_class)
+        return RowTiles(self.most, k.tile[0], k.isa, twice=k.chunks == 1).runs(k.row_window, k.row_class)
 
     def paced(self) -> Pace:
         """How tiles of a box ask for weights."""
@@ -250,31 +250,47 @@ class ConvBody(ConvOperands):
         f, k = self.f, self.k
         whole, tail = divmod(k.group_in, k.unit)
         first = f.mul(place.chunk, k.chunk_units)
+        if k.packed[1]:  # what these have alike in all units is known from here on
+            self.stream(place)
+            self.ask(place, first, k.unit, 0)
+        pixels = self.pixels(place, in_x)
         with f.loop(first, f.minimum(f.add(first, k.chunk_units), whole) if k.chunks > 1 else whole) as q:
-            self.taps(acc, place, in_x, tile, q, k.unit)
+            self.taps(acc, place, (pixels, in_x), tile, q, k.unit)
         if tail and k.chunks > 1:
             with f.when(f.b.icmp_signed("==", f.value(place.chunk), I64(k.chunks - 1))):
-                self.taps(acc, place, in_x, tile, whole, tail)
+                self.taps(acc, place, (pixels, in_x), tile, whole, tail)
         elif tail:
-            self.taps(acc, place, in_x, tile, whole, tail)
+            self.taps(acc, place, (pixels, in_x), tile, whole, tail)
 
-    def taps(
-        self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile, q: Index, channels: int
-    ) -> None:
-        """All taps for the `channels` channels of unit `q` of the group."""
+    def pixels(self, place: TilePosition, in_x: Index) -> ir.Value:
+        """Address of the first of a tile's pixels, as far as it is the same for all channels and rows of taps. Where
+        taps are walked, that of its image."""
         f, k = self.f, self.k
         x = k.x
+        row = f.dot(place.at, x.strides[2:-1]) if k.flat else 0
+        column = 0 if k.walks_taps else f.mul(in_x, x.strides[-1])
+        return f.address(self.x, f.add(f.mul(place.n, x.strides[0]), row, column), x.dtype)
+
+    def taps(
+        self,
+        acc: Accumulators,
+        place: TilePosition,
+        first: tuple[ir.Value, Index],
+        tile: PixelTile,
+        q: Index,
+        channels: int,
+    ) -> None:
+        """All taps for the `channels` channels of unit `q` of the group; `first` are the tile's `pixels`, and what
+        stands for `in_x`."""
+        f, k, (pixels, in_x) = self.f, self.k, first
         channel = f.add(f.mul(place.group, k.group_in), f.mul(q, k.unit))
-        start = f.add(f.mul(place.n, x.strides[0]), channel_offset(f, x, channel, k.unit))
-        at = [] if k.flat else place.at
-        with self.outer_taps(at, 0, start, 0) as (offset, tap):
-            if k.flat:
-                offset = f.add(offset, f.dot(place.at, x.strides[2:-1]))
+        start = channel_offset(f, k.x, channel, k.unit)
+        with self.outer_taps([] if k.flat else place.at, 0, start, 0) as (offset, tap):
+            row = f.address(pixels, offset, k.x.dtype)
             if k.walks_taps:
-                self.walked_taps(acc, place, offset, in_x, q, channels, tap)
+                self.walked_taps(acc, place, row, in_x, q, channels, tap)
                 return
-            pixels = f.address(self.x, f.add(offset, f.mul(in_x, x.strides[-1])), x.dtype)
-            self.row_taps(acc, place, pixels, tile, q, channels, tap)
+            self.row_taps(acc, place, row, tile, q, channels, tap)
 
     @contextmanager
     def outer_taps(self, at: Sequence[Index], axis: int, offset: Index, tap: Index) -> Iterator[tuple[Index, Index]]:
@@ -322,16 +338,16 @@ class ConvBody(ConvOperands):
             self.tile(place, pixel, pixel, PIXEL)
 
     def walked_taps(
-        self, acc: Accumulators, place: TilePosition, offset: Index, x: Index, q: Index, channels: int, row: Index
+        self, acc: Accumulators, place: TilePosition, inputs: ir.Value, x: Index, q: Index, channels: int, row: Index
     ) -> None:
-        """The taps along the row that outputs from `x` on read, and for each of them the channels; `offset` is that of
-        the row of inputs."""
+        """The taps along the row that outputs from `x` on read, and for each of them the channels; `inputs` is where
+        the row of inputs begins."""
         f, k = self.f, self.k
         window, operand, extent = k.row_window, k.x, k.out.shape[-1]
         step = 1 if operand.block > 1 else operand.strides[1]
 
         def add(tap: Index, index: Index, offsets: list[int | None]) -> None:
-            pixel = f.address(self.x, f.add(offset, f.mul(index, operand.strides[-1])), operand.dtype)
+            pixel = f.address(inputs, f.mul(index, operand.strides[-1]), operand.dtype)
             number = f.add(f.mul(row, window.kernel), tap)
             acc.multiply_add(pixel, offsets, step, channels, self.weights(place, q, channels, number))
 

@@ -149,7 +149,7 @@ class DepthwiseBody:
                 self.tile(at, pixel, pixel, PIXEL)
             return
         first = first_input(f, k.row_window, x)
-        for run in RowTiles(k.tile[1], 1, k.isa.double_pumped).runs(k.row_window, k.row_class):
+        for run in RowTiles(k.tile[1], 1, k.isa).runs(k.row_window, k.row_class):
             with f.loop(0, run.repeat) as r:
                 self.tile(at, *tile_place(f, run, x, first, r), run.tile)
 

@@ -275,7 +275,7 @@ class MatMulBody:
     def runs(self, rows: int | Size) -> list[RepeatedTiles]:
         """The tiles of all rows of the box."""
         ob, most = self.k.tile
-        return RowTiles(most, ob, self.k.isa.double_pumped, not self.k.shares_chunks).runs(ROWS, (rows, 0, 0, 0))
+        return RowTiles(most, ob, self.k.isa, not self.k.shares_chunks).runs(ROWS, (rows, 0, 0, 0))
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
         """All rows of the box by one tile of `blocks` blocks of columns."""

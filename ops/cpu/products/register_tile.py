@@ -11,6 +11,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
+from brickrt.ops.cpu.isa import NARROW
 from brickrt.ops.cpu.products.words.word_dot import WordDot
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) â†’ vector of output channels
@@ -18,6 +19,7 @@ LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) â†
 LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
 NEAR = 448  # multiply-adds between the weights in use and those prefetched into L1
+STEPS = 8  # channels in a step of the loop, where vectors have eight lanes: few registers leave room for nothing else
 FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for prefetching
 
 
@@ -26,7 +28,8 @@ class PackedStream:
     """Weights [channel, blocks*lanes] from `base` on, part of a tile's stream of `channels` (times taps) in all.
 
     `prefetch_more` emits prefetches of other things, in the step of a channel. With `follows`, the stream of the next
-    tile lies behind this one. `ask` emits all prefetches of weights in the step of a channel (`rows/pace.py`).
+    tile lies behind this one. `ask` emits all prefetches of weights of `asked` steps from that of a channel on
+    (`rows/pace.py`), or of one step where steps are not taken together.
     """
 
     f: FunctionEmitter
@@ -38,6 +41,7 @@ class PackedStream:
     prefetch_more: Callable[[Index], None] | None = None
     follows: bool = False
     ask: Callable[[Index], None] | None = None
+    asked: int = STEPS
 
     def __call__(self, c: Index, j: int) -> ir.Value:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
@@ -51,25 +55,40 @@ class PackedStream:
         """Whether the tile's stream is longer than L1 holds."""
         return self.channels * self.blocks * self.lanes * self.dtype.itemsize > L1_BYTES
 
-    def prefetch(self, c: Index, blocks: int, pixels: int) -> None:
-        """Prefetches weights of the first `blocks` blocks in the step of channel `c`: those a little further in this
-        stream, where L1 does not hold it, and those of the same channel in the next one."""
+    def prefetch(self, first: Index, blocks: int, pixels: int, steps: int = 1) -> None:
+        """Prefetches weights of the first `blocks` blocks in `steps` steps from that of channel `first` on: those a
+        little further in this stream, where L1 does not hold it, and those of the same channels in the next one."""
         f = self.f
         if self.prefetch_more:
-            self.prefetch_more(c)
+            for n in range(steps):
+                self.prefetch_more(f.add(first, n))
         if self.ask:
-            self.ask(c)
+            for n in range(0, steps, self.asked):
+                self.ask(f.add(first, n))
             return
         if self.exceeds_l1:
-            self._prefetch(f.add(c, NEAR // (blocks * pixels)), blocks, near=True)
+            self._prefetch(f.add(first, NEAR // (blocks * pixels)), blocks, steps, near=True)
         if self.follows:
-            self._prefetch(f.add(c, self.channels), blocks, near=False)
+            self._prefetch(f.add(first, self.channels), blocks, steps, near=False)
 
-    def _prefetch(self, c: Index, blocks: int, near: bool) -> None:
+    def _prefetch(self, first: Index, blocks: int, steps: int, near: bool) -> None:
         """May reach past the end, which is harmless."""
-        for j in range(blocks):
-            if j * self.lanes * self.dtype.itemsize % LINE == 0:
-                self.f.prefetch(self.base, self.offset(c, j), self.dtype, near=near)
+        nbytes = self.lanes * self.dtype.itemsize
+        for n in range(steps):
+            for j in range(blocks):
+                if (n * self.blocks + j) * nbytes % LINE == 0:
+                    self.f.prefetch(self.base, self.offset(self.f.add(first, n), j), self.dtype, near=near)
+
+
+def whole_steps(f: FunctionEmitter, channels: Index, lanes: int) -> list[tuple[Index, Index, int]]:
+    """Loops over so many channels: from where, to where, and how many are one step. Twelve multiply-adds of eight lanes
+    take six cycles, in which counting and prefetching would be a fifth of the instructions: as many as a core that
+    does another one's work beside them has no room for."""
+    if lanes != NARROW:
+        return [(0, channels, 1)]
+    whole = f.mul(f.div(channels, STEPS), STEPS)
+    loops: list[tuple[Index, Index, int]] = [(0, whole, STEPS), (whole, channels, 1)]
+    return [(start, end, step) for start, end, step in loops if not (isinstance(end, int) and start == end)]
 
 
 @dataclass(frozen=True)
@@ -116,18 +135,23 @@ class Accumulators:
     ) -> None:
         """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
 
-        `offsets` are constants; None leaves a pixel out. A channel of a tile is work enough for one step of the loop:
-        unrolled, even three of them, it spills accumulators and compiles several times as long.
+        `offsets` are constants; None leaves a pixel out. By vectors of 16 lanes a channel of a tile is work enough for
+        one step of the loop, by shorter ones several are (`whole_steps`).
         """
         f = self.f
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
         spare = len(live) > 1 and self.blocks * len(live) >= FEWEST
         stream = weight if isinstance(weight, PackedStream) and spare else None
-        with f.loop(0, channels) as c:
-            if stream:
-                stream.prefetch(c, self.blocks, len(live))
-            row = f.address(pixels, f.mul(c, stride), self.dtype)
-            self.add_channel(row, live, [weight(c, j) for j in range(self.blocks)])
+        for start, end, together in whole_steps(f, channels, self.lanes):
+            with f.loop(start, end, together) as first:
+                if stream:
+                    stream.prefetch(first, self.blocks, len(live), together)
+                for n in range(together):
+                    c = f.add(first, n)
+                    if together > 1:
+                        f.keep_order()
+                    row = f.address(pixels, f.mul(c, stride), self.dtype)
+                    self.add_channel(row, live, [weight(c, j) for j in range(self.blocks)])
 
     def add_channel(self, row: ir.Value, live: Sequence[tuple[int, int]], weights: Sequence[ir.Value]) -> None:
         """Adds the products of one channel, of the pixels at `live` offsets."""

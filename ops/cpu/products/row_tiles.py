@@ -27,8 +27,8 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
 
 L2_BYTES_PER_CYCLE = 20  # what streaming weights out of L2 reaches
-VECTOR_BYTES = 64
 WIDEST = 512  # pixels of a row; longer ones are cut in tiles like it
+ALONE = 0.75  # of the registers, for the sums of a tile of one block: of more, LLVM spills some
 FEW = 12  # sums of a tile, on double-pumped processors, whose stores the next tile's multiply-adds hide
 FLOAT32 = np.dtype(np.float32)
 MOST_TILES, MOST_TAPS = 24, 512
@@ -297,15 +297,16 @@ def choose_tile(
     """
     width = max(1, min(width, WIDEST))
     registers = isa.registers // 2 if dtype.itemsize == 8 else isa.registers
+    alone = int(ALONE * registers)
     best = None
     for ob in sorted({parts * n for n in (1, 2, 3, 4, 6, 8)}):
-        most = min((registers - ob - 2) // ob, limit, max(1, FEW // ob) if isa.double_pumped else 24)
+        most = min((registers - ob - 2) // ob, limit, max(1, FEW // ob) if isa.double_pumped else alone)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         widths = Counter(sizes(width, most))
         heights = Counter(_parts(blocks, ob))
         kinds = product(heights.items(), widths.items())
-        cost = sum(m * n * tile_cycles(o, t, isa.double_pumped) for (o, m), (t, n) in kinds)
+        cost = sum(m * n * tile_cycles(o, t, isa.lanes, isa.double_pumped) for (o, m), (t, n) in kinds)
         if best is None or cost < best[0] - 1e-9:
             best = cost, ob, most
     assert best is not None
@@ -317,9 +318,9 @@ def _parts(blocks: int, ob: int) -> list[int]:
     return [ob] * (blocks // ob) + ([blocks % ob] if blocks % ob else [])
 
 
-def tile_cycles(ob: int, t: int, double_pumped: bool) -> float:
+def tile_cycles(ob: int, t: int, lanes: int, double_pumped: bool) -> float:
     """Cycles of a tile per input channel, as `choose_tile` has them."""
-    weights = ob * VECTOR_BYTES / L2_BYTES_PER_CYCLE
+    weights = ob * FLOAT32.itemsize * lanes / L2_BYTES_PER_CYCLE
     if double_pumped:
         return max(ob * t, weights, 6.0) + 0.05 * ob + (0.1 * t if ob > 1 else 0.0)
     return max(ob * t / 2, (ob + t) / 2, weights, 4.0) + 0.05 * (ob + t)

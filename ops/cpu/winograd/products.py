@@ -12,10 +12,12 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.emit.sizes import Size, alternative, is_equal
-from brickrt.ops.cpu.products.register_tile import Accumulators
+from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
+
+ASKED = 4  # steps between two requests for weights, of which few tiles of a group take large shares
 
 
 class Products:
@@ -77,7 +79,7 @@ class Products:
         """What asks in each step of a register tile at `place` for its share of the weights at `following`, which all
         tiles of a group bring to L2 at an even pace; None where the processor does that best by itself."""
         f, k, (at, g) = self.f, self.k, place
-        if not k.isa.paces_weights:
+        if not k.isa.shares_chunks:
             return None
         in_row = f.value(f.sub(live[1], live[0]))
         tiles = f.value(f.mul(f.sub(group.hi, group.lo), in_row))
@@ -180,12 +182,16 @@ class Products:
         rows = f.address(weights, f.mul(c, k.lanes * width), dtype)
 
         def weight(lane: Index, j: int) -> ir.Value:
-            if ask and j == 0:
-                ask(f.add(f.mul(c, k.lanes), lane))
             return f.load(rows, f.add(f.mul(lane, width), j * k.lanes), dtype, k.lanes)
 
+        def share(lane: Index) -> None:
+            if ask:
+                ask(f.add(f.mul(c, k.lanes), lane))
+
+        stream = PackedStream(f, rows, k.ob, channels, dtype, k.lanes, ask=share, asked=ASKED)
         start = f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype)
-        acc.multiply_add(start, [t * k.lanes for t in range(acc.pixels)], 1, channels, weight)
+        offsets = [t * k.lanes for t in range(acc.pixels)]
+        acc.multiply_add(start, offsets, 1, channels, stream if ask else weight)
 
     def store(self, acc: Accumulators, plane: Index, row: Index, block: Index) -> None:
         """Writes a register tile to M."""

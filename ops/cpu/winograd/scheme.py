@@ -29,8 +29,6 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of
 from brickrt.ops.cpu.winograd.sizes import (
-    MOST_BLOCKS,
-    NEAR,
     ONCE,
     PAIRED,
     PAIRED_ONCE,
@@ -38,6 +36,8 @@ from brickrt.ops.cpu.winograd.sizes import (
     TILED,
     Sizes,
     choose_sizes,
+    is_near,
+    most_blocks,
     register_tiles,
 )
 from brickrt.ops.cpu.winograd.transforms import (
@@ -158,7 +158,7 @@ class WinogradScheme(Kernel):
         if self.decided:
             return self.decided[0]
         isa, anew, (tiles, depth) = self.isa, self.raw and not self.transforms_once, self.shape_class[2:4]
-        nbytes, paced = self.weight_bytes, isa.paces_weights
+        nbytes, paced = self.weight_bytes, isa.shares_chunks
         return choose_sizes(tiles, depth, self.ob, isa.registers, nbytes, anew, self.paired, paced)
 
     @property
@@ -166,8 +166,8 @@ class WinogradScheme(Kernel):
         """Tiles of a plane and blocks of outputs that V and M have room for: few numbers, so that boxes share code."""
         if self.decided:
             return self.decided[2]
-        near = self.weight_bytes <= NEAR and (self.transforms_once or not self.raw)
-        tiles = self.most if near else MOST_BLOCKS * self.most
+        near = is_near(self.weight_bytes, self.isa.registers) and (self.transforms_once or not self.raw)
+        tiles = self.most if near else most_blocks(self.isa.registers) * self.most
         return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY, self.shape_class[4])))
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from brickrt.ops.cpu.isa import FEW_REGISTERS
+
 NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
 WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, which then stay in a cache that cores share
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
@@ -32,6 +34,17 @@ class Sizes:
     run: int
 
 
+def is_near(weight_bytes: int, registers: int) -> bool:
+    """Whether transformed weights stay so close to a core that each register tile reads them anew. Tiles of few
+    registers read them so often that a group shares them, whatever they are."""
+    return weight_bytes <= NEAR and registers > FEW_REGISTERS
+
+
+def most_blocks(registers: int) -> int:
+    """Register tiles between two sweeps of the weights, at most: of few registers, more that are smaller."""
+    return MOST_BLOCKS if registers > FEW_REGISTERS else 2 * MOST_BLOCKS
+
+
 def transforms_once(weight_bytes: int) -> bool:
     """Whether a kernel that transforms weights while it runs does so once for a box, not for each group of tiles."""
     return weight_bytes <= WHOLE
@@ -52,14 +65,15 @@ def choose_sizes(
     One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
     and transformed anew for each group. Where processors have weights `paced` (`Isa.paces_weights`), what takes least.
     """
-    if paced and not raw and not paired and weight_bytes > NEAR:
+    near = is_near(weight_bytes, registers)
+    if paced and not (raw or paired or near):
         return _paced_sizes(tiles, planes, ob, registers)
     t = register_tile(tiles, ob, registers, paired)
     blocks = -(-tiles // t)
     if raw:
-        group = t * -(-blocks // -(-blocks // MOST_BLOCKS))
+        group = t * -(-blocks // -(-blocks // most_blocks(registers)))
         return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
-    if weight_bytes <= NEAR:
+    if near:
         return Sizes(t, t, 1)
     group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR else 3)
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
@@ -71,7 +85,7 @@ def _paced_sizes(tiles: int, planes: int, ob: int, registers: int) -> Sizes:
     counts = register_tiles(ob, registers)
     tries: list[tuple[float, int, Sizes]] = []
     for t in counts:
-        blocks, most = -(-tiles // t), MOST_BLOCKS * counts[0] // t
+        blocks, most = -(-tiles // t), most_blocks(registers) * counts[0] // t
         each = -(-blocks // -(-blocks // most))
         run = min(planes, max(1, SHARED_TILES // (t * each)))
         step = run * (max(t * ob, LATENCY) / (2 * ob) + STEP)

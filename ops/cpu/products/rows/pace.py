@@ -40,8 +40,8 @@ def even_steps(steps: int, nbytes: int) -> int:
 def share_chunks(isa: Isa, tile: tuple[int, int], pixels: int, steps: int) -> bool:
     """Whether `pixels` should share chunks of weights, which `steps` multiplications of an output each read: up to
     `MOST_PIXELS`, or any number where sums are long."""
-    most = MOST_PIXELS if steps < LONG_STEPS else pixels
-    return bool(isa.paces_weights and tile[1] < pixels <= most and steps >= FEWEST_STEPS)
+    most = MOST_PIXELS if isa.paces_weights and steps < LONG_STEPS else pixels
+    return bool(isa.shares_chunks and tile[1] < pixels <= most and steps >= FEWEST_STEPS)
 
 
 class Pace:
@@ -71,6 +71,6 @@ class Pace:
         """What emits the prefetch in a step of a sweep that begins with `step` of the `steps` of a chunk; `stream` is
         where the chunk begins, and what is asked for is so many `chunks` behind it."""
         f = self.f
-        share = f.mul(f.add(f.mul(number, steps), step), self.each)
-        base = f.address(stream, f.add(share, f.mul(steps, chunks * self.width)), dtype)
+        mine = f.add(f.mul(f.mul(number, steps), self.each), f.mul(steps, chunks * self.width))
+        base = f.address(f.address(stream, mine, dtype), f.mul(step, self.each), dtype)
         return lambda c: f.prefetch(base, f.mul(c, self.each), dtype, near=False)

@@ -21,6 +21,7 @@ from functools import cache, lru_cache
 from itertools import product
 
 from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, alternative, is_equal, is_less
+from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow, TiledRow, tile_cycles, tiled_rows
 
 WORD = "tiles"
@@ -38,7 +39,7 @@ class RowTiles:
 
     most: int
     blocks: int
-    double_pumped: bool
+    isa: Isa
     twice: bool = True
 
     def runs(self, window: RowWindow, shape_class: tuple[int | Size, int, int, int]) -> list[RepeatedTiles]:
@@ -95,8 +96,9 @@ class RowTiles:
             yield row.run(0, left)
         inner = outputs - left - right
         start: int | Size = left
+        own = self.blocks, self.isa.lanes, self.isa.double_pumped
         for which, length in enumerate(lengths(most)):
-            count = outputs.table.make(WORD, inner, _code(which, most, self.blocks, self.double_pumped))
+            count = outputs.table.make(WORD, inner, _code(which, most, *own))
             last = outputs - right - length
             tiles = row.run(start, length, count)
             yield replace(tiles, latest=row.residue + last * row.step, in_latest=last * row.advance)
@@ -140,7 +142,7 @@ def _code(*parts: int) -> int:
 
 def _count(width: int, code: int) -> int:
     """Tiles of one length in a row."""
-    parts = [code // RADIX**k % RADIX for k in range(4)]
+    parts = [code // RADIX**k % RADIX for k in range(5)]
     return tile_counts(width, *parts[1:])[parts[0]]
 
 
@@ -148,9 +150,9 @@ OPERATIONS[WORD] = _count
 
 
 @lru_cache(maxsize=1 << 12)
-def tile_counts(width: int, most: int, blocks: int, double_pumped: int) -> tuple[int, int, int, int]:
+def tile_counts(width: int, most: int, blocks: int, lanes: int, double_pumped: int) -> tuple[int, int, int, int]:
     """How many tiles of each of the `lengths` cover a row in least time."""
-    cycles = [tile_cycles(blocks, length, bool(double_pumped)) for length in lengths(most)]
+    cycles = [tile_cycles(blocks, length, lanes, bool(double_pumped)) for length in lengths(most)]
     tries = [
         _with_few(width, most, halves, quarters)
         for halves, quarters in product(range(MOST_HALVES + 1), range(MOST_QUARTERS + 1))

@@ -12,7 +12,7 @@ from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes, register_tiles
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
-from tests.support.cpu.harness import HOST, PACED, run_kernel
+from tests.support.cpu.harness import AVX2, HOST, PACED, run_kernel
 
 # shape of the input, outputs, kernel, strides, pads, edge, first and last row and channel of a box
 KINDS = {
@@ -49,11 +49,24 @@ def test_bits_are_those_of_kernels_that_do_not_ask(kind):
     np.testing.assert_allclose(asked, whole[box.slices()], rtol=0, atol=2e-5 * np.abs(whole).max())
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_tiles_of_eight_lanes(kind):
+    op, arrays, whole, box, edge = case(kind)
+    how = {"blocks": [8, 1, 1], "out_block": 8, "packed": [False, True, True], "kernel_cls": WinogradMaker(edge)}
+    asked = run_kernel(op, arrays, box, AVX2, **how)
+    np.testing.assert_allclose(asked, whole[box.slices()], rtol=0, atol=2e-5 * np.abs(whole).max())
+
+
 def test_groups_of_tiles_last_until_the_next_weights_are_there():
     sizes = [choose_sizes(n, 1, 2, 32, 2 * NEAR, paced=True) for n in (4, 16, 49, 81, 196)]
     assert [s.group for s in sizes] == [4, 16, 50, 45, 56]
     assert choose_sizes(49, 1, 2, 32, NEAR, paced=True) == choose_sizes(49, 1, 2, 32, NEAR)
     assert choose_sizes(49, 1, 2, 32, 2 * NEAR, raw=True, paced=True) == choose_sizes(49, 1, 2, 32, 2 * NEAR, raw=True)
+
+
+def test_tiles_of_few_registers_share_all_weights():
+    sizes = [choose_sizes(n, 1, 2, 16, NEAR // 2, paced=True) for n in (4, 16, 49, 81, 196)]
+    assert [s.group for s in sizes] == [4, 16, 30, 42, 42]
 
 
 @given(tiles=st.integers(1, 4000), planes=st.integers(1, 60), ob=st.integers(1, 2))
