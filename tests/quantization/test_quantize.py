@@ -13,6 +13,7 @@ import brickrt
 from brickrt.graph.errors import BrickError
 from brickrt.quantization.noise import OutputNoise, decibels
 from brickrt.quantization.quantize import QuantizationResult
+from tests.support.contrib.contributed import needs_an_exact_peer
 from tests.support.graphs.layered_models import kinds, layered_model, pictures
 
 ort = pytest.importorskip("onnxruntime")
@@ -33,6 +34,7 @@ def test_layers_become_bytes(made):
     assert not weights["w2_zero_point"].any() and weights["x_zero_point"].dtype == np.uint8
 
 
+@needs_an_exact_peer
 def test_the_result_is_close_and_said_to_be(made):
     session = ort.InferenceSession(made.proto.SerializeToString())
     exact, mine = (brickrt.Runtime(model, threads=1) for model in (layered_model(), made.proto))

@@ -13,6 +13,7 @@ from onnxruntime.quantization import QuantFormat, QuantType, quantize_dynamic, q
 from brickrt import Runtime, zoo
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.quantization.qdq import folded
+from tests.support.contrib.contributed import needs_an_exact_peer
 from tests.support.graphs.attention import FORMS, attention_network
 from tests.support.graphs.layered_models import kinds, layered_model, pictures
 from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
@@ -52,6 +53,7 @@ def steps(model: onnx.ModelProto, feeds: dict[str, np.ndarray]) -> tuple[list[tu
     return [(node.op.name, graph.out(node).dtype.name) for graph in graphs for node in graph.nodes], found
 
 
+@needs_an_exact_peer
 @pytest.mark.parametrize("activations", [QuantType.QUInt8, QuantType.QInt8])
 def test_integer_operators_become_what_the_other_form_becomes(tmp_path, activations):
     """QLinearConv, QLinearAdd, a pool of bytes, QLinearGlobalAveragePool and QGemm: the same bricks as with
@@ -123,6 +125,7 @@ def listener(opset: int = 13) -> onnx.ModelProto:
     return model(nodes, [tensor("x", [1, 1, 16, 20])], opset=opset, **weights)
 
 
+@needs_an_exact_peer
 @pytest.mark.parametrize("weights", [QuantType.QUInt8, QuantType.QInt8])
 def test_dynamic_quantization_of_a_network_that_reads(tmp_path, weights):
     """ConvInteger with padding around a computed zero point, DynamicQuantizeLSTM and MatMulInteger; unsigned weights

@@ -112,7 +112,7 @@ def test_arrays_of_a_pool_lie_apart():
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
 def test_what_is_projected_is_what_is_held(strategy):
-    graph, _ = with_values(bottlenecks(1, size=32, channels=16))
+    graph, _ = with_values(bottlenecks(1, size=64, channels=16))
     tasks = lowered(graph, strategy, host_device(), brick=4)
     said = project(tasks, threads=2)
     program = CpuProgram.build(tasks, host_isa(host_device()), 2)

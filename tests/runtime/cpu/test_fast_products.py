@@ -13,6 +13,7 @@ from onnx import TensorProto, helper
 from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.described import plan_for
+from tests.support.cpu.schemes import needs_schemes
 
 TOKENS, WIDTH = 301, 256
 SLOW = {"peak_gflops_per_core": 20.0, "tiles": False, "paces_weights": False}
@@ -104,6 +105,7 @@ def algorithms(runtime: Runtime) -> set[str]:
     return set(runtime.plan.programs[0].tasks.plan.algorithms.values())
 
 
+@needs_schemes
 @pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized"])
 @pytest.mark.parametrize("network", [model, residual])
 def test_network_with_fast_products(network, strategy):
@@ -116,6 +118,7 @@ def test_network_with_fast_products(network, strategy):
         np.testing.assert_array_equal(result(network(), strategy=strategy, threads=threads)[0], got)
 
 
+@needs_schemes
 @pytest.mark.parametrize("network", [model, residual])
 def test_network_with_paired_products(network, monkeypatch):
     plan_for(monkeypatch, **SLOW, pairs=True)
@@ -129,6 +132,7 @@ def test_network_with_paired_products(network, monkeypatch):
     np.testing.assert_array_equal(runtime.execute({"x": x})["y"][0], got[0])
 
 
+@needs_schemes
 @pytest.mark.parametrize("network", [model, residual])
 @pytest.mark.parametrize("value", [np.nan, 1e30])
 def test_what_one_sample_holds_changes_no_other(network, value):
@@ -140,6 +144,7 @@ def test_what_one_sample_holds_changes_no_other(network, value):
     np.testing.assert_array_equal(runtime.execute({"x": x})["y"][0], plain[0])
 
 
+@needs_schemes
 @pytest.mark.parametrize("strategy", ["auto", "layerwise", "padded", "memoized"])
 @pytest.mark.parametrize("network", [model, residual, filters])
 def test_what_is_not_finite_spreads_as_defined(network, strategy):

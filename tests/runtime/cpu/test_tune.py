@@ -213,7 +213,7 @@ def test_another_process_finds_it():
 
 def test_tuned_plans_compute_the_same():
     """By other algorithms within the tolerance, and the same bits on any number of threads."""
-    graph, inputs = with_values(wide(2, 32))
+    graph, inputs = with_values(wide(2, 32, 10))
     engine = choose_engine("cpu")
     modelled = make_plan(graph, engine.spec)
     watch = Stopwatch(by_algorithm(**dict.fromkeys(modelled.algorithms.values(), 9.0)))

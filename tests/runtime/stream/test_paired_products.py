@@ -14,6 +14,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost.strassen import PAIRED
 from brickrt.plan.stream import band_plan
 from tests.support.cpu.described import plan_for
+from tests.support.cpu.schemes import needs_schemes
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
 
@@ -50,6 +51,7 @@ def test_bits_do_not_depend_on_the_cut(
     np.testing.assert_array_equal(bands, whole)
 
 
+@needs_schemes
 def test_segments_of_moments_behind_a_product_stay_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     plan_for(monkeypatch, pairs=True, tiles=False, l2=2**20)
     w, ones = RANDOM.standard_normal((32, 5120)).astype(np.float32), np.ones(2, np.float32)

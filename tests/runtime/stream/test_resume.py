@@ -19,6 +19,8 @@ from brickrt.runtime.files.scratch import ScratchFile, scratch_path
 from tests.runtime.stream.helpers import PLENTY, child, may_spill, pixels, pools, run, two_layers
 from tests.support.cpu.described import plan_for
 
+MANY = 1 << 30  # writes, more than a run makes
+
 
 @pytest.mark.parametrize(
     ("model", "kills", "name", "spill"),
@@ -47,7 +49,7 @@ def test_killed_at_random_moments_and_gone_on_with(model, kills, name, spill, tm
 def test_a_full_disk(tmp_path, monkeypatch):
     """One line; nothing is lost, and the run goes on where there is room again."""
     plan_for(monkeypatch, cores=2)
-    model, out, real, left = two_layers(), tmp_path / "y.npy", os.pwrite, [9]
+    model, out, real, left = two_layers(), tmp_path / "y.npy", os.pwrite, [MANY]
 
     def full(fd, data, offset):
         left[0] -= 1
@@ -55,8 +57,9 @@ def test_a_full_disk(tmp_path, monkeypatch):
             raise OSError(ENOSPC, "No space left on device")
         return real(fd, data, offset)
 
-    whole = run(model, pixels(), tmp_path / "whole.npy")
     monkeypatch.setattr(os, "pwrite", full)
+    whole = run(model, pixels(), tmp_path / "whole.npy")
+    left[0] = (MANY - left[0]) * 2 // 3  # of what is written in all
     with pytest.raises(BrickError, match=r"^\S+: the disk is full: .*--resume goes on with it$") as error:
         run(model, pixels(), out)
     assert "\n" not in str(error.value) and not out.exists()

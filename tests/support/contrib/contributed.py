@@ -6,16 +6,22 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import onnx
+import pytest
 from onnx import helper, numpy_helper
 
 from brickrt import Runtime
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.source import load
+from brickrt.plan.device.device_spec import host_device
+from brickrt.runtime.cpu.compile.host_isa import host_isa
 from tests.support.graphs.onnx_models import by_onnxruntime, unknown
 
 Operands = Sequence[np.ndarray | None]
 BYTES = [np.uint8, np.int8]
+PEER_SATURATES = not host_isa(host_device()).multiplies_bytes
+"""Whether ONNX Runtime adds products of bytes in 16 bits, and loses what exceeds them: where there is no VNNI."""
+needs_an_exact_peer = pytest.mark.skipif(PEER_SATURATES, reason="without VNNI, ONNX Runtime's sums of bytes saturate")
 
 
 def some(shape: tuple[int, ...], dtype: type, seed: int = 0) -> np.ndarray:
@@ -65,8 +71,8 @@ def check_contributed(
     **attrs: object,
 ) -> Runtime:
     """Runs the node by kernels and on the host, and compares: with `want` of the operands in NumPy, and with ONNX
-    Runtime where it has the operator (`theirs`). Bytes may be one apart, in one of 50 elements; floats `most` of the
-    largest, and `theirs_most` from ONNX Runtime's, which approximates some functions."""
+    Runtime where it has the operator (`theirs`) and does not saturate. Bytes may be one apart, in one of 50 elements;
+    floats `most` of the largest, and `theirs_most` from ONNX Runtime's, which approximates some functions."""
     model, feeds = contributed_model(kind, operands, free, outputs, **attrs)
     runtime = Runtime(model, device="cpu", threads=1)
     found = runtime.execute(feeds)
@@ -79,7 +85,7 @@ def check_contributed(
         made = want(*operands)
         wanted = made if isinstance(made, tuple) else (made,)
         assert_equal(mine[: len(wanted)], [np.asarray(w) for w in wanted], most)
-    if theirs:
+    if theirs and not (PEER_SATURATES and any(x is not None and x.dtype in BYTES for x in operands)):
         assert_equal(mine, list(by_onnxruntime(model, feeds).values()), theirs_most)
     return runtime
 
