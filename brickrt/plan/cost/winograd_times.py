@@ -59,7 +59,8 @@ class CoreShare:
         return self.raw_bytes > 0 and not self.once
 
     def paced(self, device: DeviceSpec) -> bool:
-        """Whether tiles ask for transformed weights at an even pace."""
+        """Whether the time of tiles that ask for transformed weights at an even pace is modelled as such: by vectors of
+        16 lanes, on which it was fitted."""
         return device.paces_weights and not (self.raw_bytes or self.tiled)
 
 

@@ -122,7 +122,7 @@ def _reads_once(cost: CostModel, k: int, op: Conv) -> bool:
 def _least_read_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want: int, unit: int) -> Shape:
     """Pieces of channels, which read all of an image each, and of rows, which read all weights: those `want` or more
     tasks of an image that read least, evenly many on all cores where kernels share chunks of weights."""
-    paced = cost.device.shares_chunks
+    shared = cost.device.shares_chunks
     own, cores, shape = cost.node_costs[k], cost.device.cores, cost.graph.ins(cost.graph.nodes[k])[0].shape
     window, image = windows(op, shape[2:])[0], own.in_bytes / shape[0]
 
@@ -136,10 +136,10 @@ def _least_read_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want:
         shares = [window.read(lo, min(lo + rows, brick[2])) for lo in range(0, brick[2], rows)]
         inputs, taps = (sum(share) for share in zip(*shares, strict=True))
         tasks = pieces * len(shares)
-        uneven = paced and tasks > 1 and _rounds(tasks, cores) > UNEVEN_LAYER
+        uneven = shared and tasks > 1 and _rounds(tasks, cores) > UNEVEN_LAYER
         return -min(want, tasks), uneven, pieces * inputs * image + taps * own.const_bytes
 
-    edges = min((cut(pieces) for pieces in range(1, want * (1 + paced) + 1)), key=read)
+    edges = min((cut(pieces) for pieces in range(1, want * (1 + shared) + 1)), key=read)
     return (brick[0], *edges, *brick[3:])
 
 

@@ -63,7 +63,7 @@ def choose_sizes(
     """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels, perhaps `paired`.
 
     One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
-    and transformed anew for each group. Where processors have weights `paced` (`Isa.paces_weights`), what takes least.
+    and transformed anew for each group. Where weights are asked for at an even pace (`paced`), what takes least.
     """
     near = is_near(weight_bytes, registers)
     if paced and not (raw or paired or near):
