@@ -14,6 +14,7 @@ from brickrt.ops.cpu.recurrences import kernel as recurrences
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.strassen.raw_kernel import RawStrassenKernel
+from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.cpu.winograd.tiled.kernel import TiledWinogradMaker
 
@@ -26,6 +27,7 @@ ALGORITHMS: dict[str, KernelMaker] = {
     "paired": PairedKernel,
     "tiles": AmxMaker(),
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
+    "winograd4-integers": IntegerWinogradMaker(4),
     **{f"winograd{edge}-tiles": TiledWinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-paired": WinogradMaker(edge, paired=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},

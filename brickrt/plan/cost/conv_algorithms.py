@@ -9,7 +9,7 @@ convolution leaves out the taps that fall on padding, which small images have ma
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 
 import ml_dtypes
 import numpy as np
@@ -17,6 +17,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import fits, known_axes
+from brickrt.ops.cpu.winograd.integers.transforms import EDGE as INTEGER_EDGE
 from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
@@ -29,6 +30,7 @@ from brickrt.plan.cost.constants import (
     STRIDED_MARGIN,
     WINOGRAD_MARGIN,
 )
+from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD, may_transform_integers
 from brickrt.plan.cost.roofline import compute_us, products_at_a_time, read_us
 from brickrt.plan.cost.strassen import (
     F32_BYTES,
@@ -54,21 +56,23 @@ DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 PAIRS = "-paired"  # ends the names of Winograd's algorithms with paired channels
 TILED = "-tiles"  # ends the names of those whose products tile registers add
-EDGES = {
-    f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW, TILED) for m in (6, 5, 4, 3, 2)
+EDGES = {f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW, TILED) for m in (6, 5, 4, 3, 2)} | {
+    INTEGER_WINOGRAD: INTEGER_EDGE
 }  # outputs of a tile along each dimension
 
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
     """Names the algorithm (of `EDGES` or `LEVELS`, or `TILES`) by node index, for layers that are not computed
-    directly. Tiles sum as direct kernels do, so they do so where results are to be `exact` as well."""
-    if device.kind != "cpu" or (exact and not device.tiles):
+    directly. Tiles sum as direct kernels do, and integers are exact, so these are there where results are to be `exact`
+    as well."""
+    if device.kind != "cpu":
         return {}
     known: dict[Hashable, str | None] = {}  # of equal layers, of which networks have many
     chosen, constants = {}, constant_bytes(graph)
     for k, node in enumerate(graph.nodes):
         names = (*node.inputs, node.output)
-        kind = node.op, tuple((graph.types[n], layouts[n], n in graph.constants) for n in names)
+        integers = may_transform_integers(graph, layouts, node, device)
+        kind = node.op, integers, tuple((graph.types[n], layouts[n], n in graph.constants) for n in names)
         if kind not in known:
             known[kind] = _algorithm(graph, layouts, device, node, constants, exact)
         if (name := known[kind]) is not None:
@@ -80,7 +84,7 @@ def _algorithm(
     graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int, exact: bool
 ) -> str | None:
     """The algorithm of one node, None where it is computed directly."""
-    vectors = None if exact else _by_vectors(graph, layouts, device, node, constants)
+    vectors = _by_vectors(graph, layouts, device, node, constants, exact)
     if not may_use_tiles(graph, node, device, _is_blocked(layouts, node)):
         return vectors
     other = layer_us(graph, node, device, vectors, constants)
@@ -88,11 +92,17 @@ def _algorithm(
     return TILES if tiles_us(graph, node, device, constants) <= share * other else vectors
 
 
-def _by_vectors(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int) -> str | None:
+def _by_vectors(
+    graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int, exact: bool
+) -> str | None:
     """The algorithm of one node that vector registers compute fastest."""
+    if may_transform_integers(graph, layouts, node, device):
+        return _faster(graph, node, device, constants, [INTEGER_WINOGRAD], blocked=True)
+    if exact:
+        return None
     if _may_transform(graph, layouts, node):
-        name = _fastest(graph, node, device, constants, layouts[node.inputs[0]] == "blocked")
-        return None if name == DIRECT else name
+        names = _transforms(graph, node, device)
+        return _faster(graph, node, device, constants, names, layouts[node.inputs[0]] == "blocked")
     return choose_product(graph, node, device, constants) if _is_product(layouts, node) else None
 
 
@@ -104,6 +114,8 @@ def possible_algorithms(
     if device.kind != "cpu":
         return []
     tiles = [TILES] if may_use_tiles(graph, node, device, _is_blocked(layouts, node)) else []
+    if may_transform_integers(graph, layouts, node, device):
+        return [*tiles, INTEGER_WINOGRAD]
     if _may_transform(graph, layouts, node):
         assert isinstance(node.op, Conv)
         return tiles + _transforms(graph, node, device)
@@ -138,7 +150,7 @@ def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
     paired = pairs(algorithm)
-    once = paired or transforms_once(int(F32_BYTES * weights.size * axes.growth))
+    once = paired or (algorithm != INTEGER_WINOGRAD and transforms_once(int(F32_BYTES * weights.size * axes.growth)))
     return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired)
 
 
@@ -236,7 +248,7 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     """Winograd's algorithms for a convolution: of narrow weights, and of strides, there are not all."""
     op, kernel = node.op, graph.ins(node)[1]
     assert isinstance(op, Conv)
-    names = [name for name, edge in EDGES.items() if fits(op, edge)]
+    names = [name for name, edge in EDGES.items() if name != INTEGER_WINOGRAD and fits(op, edge)]
     strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
     wide = device.pairs and graph.ins(node)[0].shape[1] >= 3 * device.lanes
     whole = device.tiles and max(op.strides) == 1 and {each.dtype for each in graph.ins(node)[:2]} == {FLOAT32}
@@ -256,14 +268,17 @@ def _has_room(graph: Graph, node: Node, algorithm: str) -> bool:
     return not pairs(algorithm) or transforms_once(int(F32_BYTES * weights.size * axes.growth))
 
 
-def _fastest(graph: Graph, node: Node, device: DeviceSpec, constants: int, blocked: bool) -> str:
+def _faster(
+    graph: Graph, node: Node, device: DeviceSpec, constants: int, names: Sequence[str], blocked: bool
+) -> str | None:
+    """The fastest of some of Winograd's algorithms, None where direct computation is as fast."""
     op = node.op
     assert isinstance(op, Conv)
     direct = conv_us(graph, node, device, DIRECT, constants)
-    times = {name: conv_us(graph, node, device, name, constants) for name in _transforms(graph, node, device)}
+    times = {name: conv_us(graph, node, device, name, constants) for name in names}
     if not times:
-        return DIRECT
+        return None
     best = min(times, key=times.__getitem__)
     strided = blocked and known_axes(op, graph.ins(node)[0].shape[2:], EDGES[best]).residues > 1
     margins = (NARROW_MARGIN, NARROW_STRIDED_MARGIN) if device.narrow else (WINOGRAD_MARGIN, STRIDED_MARGIN)
-    return best if times[best] < margins[strided] * direct else DIRECT
+    return best if times[best] < margins[strided] * direct else None

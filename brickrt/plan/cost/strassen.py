@@ -42,6 +42,7 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
 RAW = "-raw"  # ends the names of algorithms that make what they read of weights while they run
+INTEGERS = "-integers"  # as does this, of quantized integers
 PAIRED = "paired"  # Winograd's inner product (`ops/cpu/paired/scheme.py`), which halves nothing
 LEVELS = {"strassen": 1, "strassen2": 2, "strassen2" + RAW: 2, PAIRED: 0}  # by algorithm: how often all is halved
 FLOAT32, FLOAT16 = np.dtype(np.float32), np.dtype(np.float16)
@@ -60,7 +61,7 @@ def time_share(algorithm: str) -> float:
 
 def keeps_weights(algorithm: str) -> bool:
     """Whether an algorithm leaves weights in memory as they are, and transforms them while it runs."""
-    return algorithm.endswith(RAW)
+    return algorithm.endswith((RAW, INTEGERS))
 
 
 def weight_types(algorithm: str) -> tuple[np.dtype, ...]:

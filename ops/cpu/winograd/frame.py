@@ -194,7 +194,7 @@ class WinogradFrame:
         """Where those of a block of output channels for a channel and a tap lie, in elements."""
         f, k = self.f, self.k
         tile, j = (f.div(block, k.ob), f.rem(block, k.ob)) if k.ob > 1 else (block, 0)
-        row = f.add(f.mul(f.add(f.mul(tile, k.ins[0].shape[1]), channel), k.taps), tap)
+        row = f.add(f.mul(f.add(f.mul(tile, k.steps), channel), k.taps), tap)
         return f.add(f.mul(row, k.ob * k.lanes), f.mul(j, k.lanes))
 
     def raw_stream(self, base: ir.Value) -> LoadWeight:

@@ -141,7 +141,7 @@ class InputTransform:
 
     def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """Zero where an input is not read by the box: on padding, and beyond what the box needs."""
-        f, zero = self.f, zeros(self.frame.kind)
+        f, zero = self.f, self.zero()
         sides = zip(corner, self.frame.plane, strict=True)
         rows, columns = (
             [self.clamped(f.add(at, i * span.axis.step), span) for i in range(span.axis.n)] for at, span in sides
@@ -153,6 +153,10 @@ class InputTransform:
             return f.b.select(f.b.and_(y_ok, x_ok), value, zero)
 
         return [[pixel(*row, *column) for column in columns] for row in rows]
+
+    def zero(self) -> ir.Value:
+        """What stands for a vector of inputs that is not read."""
+        return zeros(self.frame.kind)
 
     def clamped(self, at: Index, span: AxisRange) -> tuple[Index, ir.Value]:
         """The nearest index that may be read, and whether it is `at` itself."""

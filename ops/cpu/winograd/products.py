@@ -13,6 +13,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.emit.sizes import Size, alternative, is_equal
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.words.word_dot import WordDot
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
@@ -25,6 +26,12 @@ class Products:
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
+        self.dot: WordDot | None = None  # of products of words
+
+    def accumulators(self, count: int, t: int) -> Accumulators:
+        """The sums of a register tile of `count` blocks of output channels and `t` tiles, zero."""
+        start = [zeros(self.frame.kind)] * count
+        return Accumulators.create(self.f, start, t, self.frame.dtype, self.k.lanes, self.dot)
 
     def emit(self, group: TileGroup) -> None:
         """Plane by plane, for all blocks of output channels of the box."""
@@ -56,7 +63,7 @@ class Products:
         tile = f.div(block, k.ob)
         for t in self.register_tiles():
             with f.loop(group.lo, group.hi) as at, f.loop(*live) as g:
-                acc = Accumulators.create(f, [zeros(frame.kind)] * count, t, frame.dtype, k.lanes)
+                acc = self.accumulators(count, t)
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                     weights = self.panel(plane, tile, tap, residue)
                     ask = self.asker(group, live, (at, g), self.following(plane, block, (tap, residue)))

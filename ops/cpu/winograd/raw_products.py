@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
-from brickrt.ops.cpu.products.register_tile import LINE, Accumulators
+from brickrt.ops.cpu.products.register_tile import LINE
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.products import Products
@@ -66,7 +66,7 @@ class RawProducts(Products):
     def tile(self, group: TileGroup, block: Index, count: int) -> None:
         """`count` blocks of output channels: swept taps, and chunks of input channels, whole blocks of them first."""
         f, k = self.f, self.k
-        whole, tail = divmod(k.ins[0].shape[1], k.lanes)
+        whole, tail = divmod(k.steps, k.lanes)
         self.clear(group, block, count)
         with f.loop(0, k.axes.swept.r) as tap:
             with f.loop(0, whole, k.chunk_blocks) as first:
@@ -134,7 +134,7 @@ class RawProducts(Products):
         """Prefetches a plane's share of the weights that are transformed next; past the end it is harmless."""
         f, k = self.f, self.k
         line = LINE // k.raw_type.itemsize
-        lines = -(-k.chunk_blocks * k.lanes * k.taps * k.ob * k.lanes // line)
+        lines = -(-k.chunk_blocks * k.lanes * k.step_channels * k.taps * k.ob * k.lanes // line)
         share = -(-lines // (k.axes.planes * k.axes.swept.r))
         with f.loop(0, share) as n:
             at = f.add(following, f.mul(f.add(f.mul(plane, share), n), line))
@@ -147,7 +147,7 @@ class RawProducts(Products):
         one in V."""
         f, k, frame, (_, blocks, channels) = self.f, self.k, self.frame, part
         sums = f.address(frame.m, start, frame.dtype)
-        acc = Accumulators.create(f, [zeros(frame.kind)] * shape[0], shape[1], frame.dtype, k.lanes)
+        acc = self.accumulators(*shape)
         places = [(j, t, (j * shape[1] + t) * k.lanes) for j in range(shape[0]) for t in range(shape[1])]
         for j, t, at in places:
             acc.put(j, t, f.load(sums, at, frame.dtype, k.lanes))

@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -41,6 +41,7 @@ from brickrt.ops.cpu.winograd.sizes import (
     register_tiles,
 )
 from brickrt.ops.cpu.winograd.transforms import (
+    apart_by_residue,
     must_not_transform,
     paired_weights,
     plane_sizes,
@@ -67,6 +68,7 @@ class WinogradScheme(Kernel):
     sized = True
     compiles_quickly = True
     knows_channels = True
+    step_channels: ClassVar[int] = 1  # of the input, that a multiplication takes
 
     @property
     def open_classes(self) -> Sequence[int]:
@@ -130,6 +132,11 @@ class WinogradScheme(Kernel):
     def blocks_in(self) -> int:
         """Blocks of input channels."""
         return self.ins[0].channel_blocks
+
+    @property
+    def steps(self) -> int:
+        """Multiplications that the channels of the input take."""
+        return -(-self.ins[0].shape[1] // self.step_channels)
 
     @property
     def gathers(self) -> bool:
@@ -317,13 +324,11 @@ class WinogradScheme(Kernel):
         if i == 1 and not self.raw:
             return [self._stored(array, lambda nbytes: np.empty(nbytes, np.uint8))]
         if i == 1:
-            array = array.astype(self.raw_type, copy=False)
-            w = self._walked(array)
+            w = self._walked(array := array.astype(self.raw_type, copy=False))
             parts = [self._direct(w), must_not_transform(array)]
-            if self.paired:
-                exponents = returning_exponents(self._tiles(w), plane_sizes(self.axes))
-                parts.append(exponents.astype(self.raw_type))
-            return parts
+            if not self.paired:
+                return parts
+            return [*parts, returning_exponents(self._tiles(w), plane_sizes(self.axes)).astype(self.raw_type)]
         if i == 2 and self.op.bias:
             return [np.pad(array, (0, self._padded - self.out.shape[1]))]
         return super().pack_parts(i, array)
@@ -392,9 +397,4 @@ class WinogradScheme(Kernel):
     def _tiles(self, w: np.ndarray) -> Iterator[np.ndarray]:
         """[M, C, swept, down, across] → of each OB blocks [n², swept tap, s², C, OB*lanes]"""
         _, down, across = self.axes
-        missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]
-        w = np.pad(w, [*[(0, 0)] * 3, *missing]) if self.axes.residues > 1 else w
-        w = w.reshape(*w.shape[:3], down.taps, down.residues, across.taps, across.residues)
-        w = w.transpose(0, 2, 4, 6, 1, 3, 5)  # [M, swept, s, s, C, down, across]
-        w = w.reshape(w.shape[0], w.shape[1], self.axes.residues, w.shape[4], down.taps, across.taps)
-        return transformed_tiles(w, self.ob * self.lanes, down, across)
+        return transformed_tiles(apart_by_residue(w, down, across), self.ob * self.lanes, down, across)

@@ -13,6 +13,7 @@ STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, 
 PAIRED = 3  # before the run, for products with paired channels (`paired/products.py`)
 PAIRED_ONCE = 4  # for each box, for such products
 TILED = 5  # before the run, in parts that tile registers multiply (`tiled/products.py`)
+INTEGERS = 6  # for each group of tiles, in integers (`integers/products.py`)
 TILE_ROWS = 16  # tiles of a register tile of such products
 PART_GROWTH = 1.5  # bytes of a weight in parts over those of float32
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights

@@ -64,6 +64,15 @@ def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.
     return out.reshape(len(both), *w.shape[:-2])
 
 
+def apart_by_residue(w: np.ndarray, down: Axis, across: Axis) -> np.ndarray:
+    """[M, C, swept, taps down, taps across] → [M, swept, s², C, taps, taps] of each residue, zero where it has none."""
+    missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]
+    w = np.pad(w, [*[(0, 0)] * 3, *missing]) if any(after for _, after in missing) else w
+    w = w.reshape(*w.shape[:3], down.taps, down.residues, across.taps, across.residues)
+    w = w.transpose(0, 2, 4, 6, 1, 3, 5)  # [M, swept, s, s, C, down, across]
+    return w.reshape(w.shape[0], w.shape[1], -1, w.shape[4], down.taps, across.taps)
+
+
 def transformed_tiles(w: np.ndarray, width: int, down: Axis, across: Axis) -> Iterator[np.ndarray]:
     """[M, …, C, taps down, taps across] → of each `width` output channels [n down * n across, …, C, width], float32:
     of so few that what follows finds them in a cache, and in the order in which they are stored."""

@@ -21,6 +21,7 @@ from brickrt.plan.cost.conv_algorithms import (
     tile_outputs,
     weight_growth,
 )
+from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from tests.support.graphs.plan_graphs import Sketch
 
@@ -107,15 +108,29 @@ def test_constants_that_stay_in_the_shared_cache_cost_less_where_they_are_paced(
     assert few < many
 
 
-def test_products_of_integers_are_direct():
-    """Whatever they store: transforms are of floats."""
+def integers(weight: int, channels: int = 64, strides=(1, 1)) -> Graph:
+    """A convolution of bytes, all of whose weights are one number."""
     s = Sketch()
     x, w = (
-        s.input(1, 64, 56, 56, dtype=np.dtype(np.uint8)),
-        s.constant(64, 64, 3, 3, values=np.zeros((64, 64, 3, 3), np.int8)),
+        s.input(1, channels, 56, 56, dtype=np.dtype(np.uint8)),
+        s.constant(64, channels, 3, 3, values=np.full((64, channels, 3, 3), weight, np.int8)),
     )
-    s.add(Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), epilogue=cast(arg(0, "int32"), "float32")), x, w)
-    assert chosen(s.graph()) is None
+    s.add(Conv((3, 3), strides, (1, 1), (1, 1), (1, 1), epilogue=cast(arg(0, "int32"), "float32")), x, w)
+    return s.graph()
+
+
+@pytest.mark.parametrize("exact", [False, True])
+def test_integers_are_transformed_where_no_instruction_multiplies_bytes(exact):
+    """Results are exact either way."""
+
+    def named(graph, device=SERVER):
+        layouts = dict.fromkeys(graph.types, "blocked")
+        return choose_algorithms(graph, layouts, device, exact).get(0)
+
+    assert named(integers(100)) == INTEGER_WINOGRAD
+    assert named(integers(100, 1024)) is None  # sums too large to be exact
+    assert named(integers(-100, strides=(2, 2))) is None
+    assert named(integers(100), dataclasses.replace(SERVER, byte_products=4)) is None
 
 
 @pytest.mark.parametrize("spatial", [(224, 224), (16, 112, 112)], ids=["image", "volume"])

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill, vector
+from brickrt.ops.cpu.emit.llvm_types import I16, fill, vector
 from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.products.words.half_dot import products_of_pairs
 from brickrt.ops.cpu.products.words.word_dot import Parts, WordDot
 
 BYTES = 4  # of a word
@@ -78,9 +79,8 @@ class _Pairs(ByteDot):
         return [self.f.b.ashr(self.f.b.shl(both, eight), eight), self.f.b.ashr(both, eight)]
 
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
-        name = "llvm.x86.avx512.pmaddw.d.512" if self.isa.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
         for x, w in zip(pixel, weight, strict=True):
-            total = self.f.b.add(total, self.f.intrinsic(name, vector(I32, self.isa.lanes), x, w))
+            total = self.f.b.add(total, products_of_pairs(self.f, self.isa, x, w))
         return total
 
     def add_lanes(self, total: ir.Value, pixel: ir.Value, weight: ir.Value) -> ir.Value:

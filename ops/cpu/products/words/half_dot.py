@@ -1,0 +1,51 @@
+"""How lanes add the products of two 16-bit integers each: one instruction of AVX2 and AVX-512, else half by half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill, vector
+from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.products.words.word_dot import Parts, WordDot
+
+
+@dataclass(frozen=True)
+class HalfDot(WordDot):
+    """Products of words of two signed 16-bit integers on any processor; sums wrap to 32 bits."""
+
+    @staticmethod
+    def of(f: FunctionEmitter, isa: Isa) -> HalfDot:
+        """The quickest way that a processor has."""
+        return (_Whole if isa.multiplies_words else HalfDot)(f, isa)
+
+    def pixel(self, word: ir.Value) -> Parts:
+        """Both integers, widened."""
+        b, half = self.f.b, fill(word.type, 16)
+        return [b.ashr(b.shl(word, half), half), b.ashr(word, half)]
+
+    def weight(self, word: ir.Value) -> Parts:
+        """As `pixel`."""
+        return self.pixel(word)
+
+    def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
+        """The sums with the products added."""
+        for x, w in zip(pixel, weight, strict=True):
+            total = self.f.b.add(total, self.f.b.mul(x, w))
+        return total
+
+
+class _Whole(HalfDot):
+    def pixel(self, word: ir.Value) -> Parts:
+        return [self.f.b.bitcast(word, vector(I16, 2 * self.isa.lanes))]
+
+    def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
+        return self.f.b.add(total, products_of_pairs(self.f, self.isa, pixel[0], weight[0]))
+
+
+def products_of_pairs(f: FunctionEmitter, isa: Isa, x: ir.Value, y: ir.Value) -> ir.Value:
+    """Sums of the products of two adjacent 16-bit integers each (vpmaddwd)."""
+    name = "llvm.x86.avx512.pmaddw.d.512" if isa.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
+    return f.intrinsic(name, vector(I32, isa.lanes), x, y)
