@@ -149,9 +149,9 @@ def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
-    paired = pairs(algorithm)
-    once = paired or (algorithm != INTEGER_WINOGRAD and transforms_once(int(F32_BYTES * weights.size * axes.growth)))
-    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired)
+    paired, integers = pairs(algorithm), algorithm == INTEGER_WINOGRAD
+    once = paired or (not integers and transforms_once(int(F32_BYTES * weights.size * axes.growth)))
+    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired, integers=integers)
 
 
 def keeps_algorithm(node: Node, algorithm: str) -> bool:

@@ -43,7 +43,7 @@ class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
     tiles, or `once` for each box, 0 where transformed weights are stored. The products are of `paired` channels, or
-    added by tile registers if `tiled`."""
+    added by tile registers if `tiled`, or of `integers`."""
 
     boxes: int
     pieces: int
@@ -52,6 +52,7 @@ class CoreShare:
     once: bool = False
     paired: bool = False
     tiled: bool = False
+    integers: bool = False
 
     @property
     def anew(self) -> bool:
@@ -96,7 +97,8 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
         read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
         transforms += PACED_READ * read_us(min(read, image), image, device)
     us = weights.beside_us(arithmetic, sweeps, device, share) + share.boxes * transforms
-    return us * SHARED_RAW if device.shares_chunks and share.raw_bytes else us
+    slow = device.shares_chunks and share.raw_bytes and not share.integers  # whose direct products are slow as well
+    return us * SHARED_RAW if slow else us
 
 
 def _sizes(axes: Axes, tiles: int, depth: int, blocks: int, panel: int, device: DeviceSpec, share: CoreShare) -> Sizes:
