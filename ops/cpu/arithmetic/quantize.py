@@ -14,12 +14,17 @@ from llvmlite import ir
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I8, I16, I32, fill, vector, zeros
+from brickrt.ops.cpu.isa import NARROW
 from brickrt.ops.expr import Apply, Const, Expr
 
 F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)
 UNITS = 1.5 * 2.0**23
 LARGEST = 255
-WIDE = 16  # lanes of a vector of float32 in AVX-512
+PACKS = {
+    16: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
+    NARROW: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
+}
+"""Instructions that pack 32-bit integers to 16 bits and these to unsigned bytes, by lanes; both saturate."""
 
 
 def rounded_byte(expr: Apply) -> tuple[Expr, int | Apply] | None:
@@ -62,24 +67,33 @@ def _rounded(f: FunctionEmitter, x: ir.Value, low: ir.Value, high: ir.Value) -> 
 
 
 def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: int, bounded: bool = False) -> ir.Value:
-    """`store_byte` of up to four vectors of 16, one behind the other: packing them saturates, so of their bounds only
-    the upper one is applied before, which keeps integers from overflowing, as those of `bounded` values do not
-    (AVX-512). The last of fewer than four comes again."""
-    b, wide, halves = f.b, vector(I32, WIDE), vector(I16, 2 * WIDE)
+    """`store_byte` of up to four vectors of 16 or 8, one behind the other: packing them saturates, so of their bounds
+    only the upper one is applied before, which keeps integers from overflowing, as those of `bounded` values do not
+    (AVX-512, AVX2). The last of fewer than four comes again."""
+    b, lanes = f.b, values[0].type.count
+    wide, halves = vector(I32, lanes), vector(I16, 2 * lanes)
+    signed, unsigned = PACKS[lanes]
     if not bounded:
         most = fill(values[0].type, float(LARGEST - zero))
         values = [b.select(b.fcmp_ordered("<", most, x), most, x) for x in values]  # NaN stays, and becomes 0
-    name, all_lanes, current = "llvm.x86.avx512.mask.cvtps2dq.512", I16(-1), I32(4)
-    integers = [f.intrinsic(name, wide, x, zeros(wide), all_lanes, current) for x in values]
+    integers = [_to_integers(f, x) for x in values]
     last = len(values) - 1
     firsts = range(0, len(values), 2)
-    pack = "llvm.x86.avx512.packssdw.512"
-    pairs = [f.intrinsic(pack, halves, integers[k], integers[min(k + 1, last)]) for k in firsts]
+    pairs = [f.intrinsic(signed, halves, integers[k], integers[min(k + 1, last)]) for k in firsts]
     if zero:
-        pairs = [f.intrinsic("llvm.sadd.sat.v32i16", halves, pair, fill(halves, zero)) for pair in pairs]
-    packed = b.bitcast(f.intrinsic("llvm.x86.avx512.packuswb.512", vector(I8, 4 * WIDE), pairs[0], pairs[-1]), wide)
-    in_order = [4 * quarter + k for k in range(4) for quarter in range(4)]  # words of four bytes of each vector
-    return b.bitcast(f.shuffle(packed, packed, in_order), vector(I8, 4 * WIDE))
+        pairs = [f.intrinsic(f"llvm.sadd.sat.v{2 * lanes}i16", halves, pair, fill(halves, zero)) for pair in pairs]
+    packed = b.bitcast(f.intrinsic(unsigned, vector(I8, 4 * lanes), pairs[0], pairs[-1]), wide)
+    in_order = [4 * part + k for k in range(4) for part in range(lanes // 4)]  # words of four bytes of each vector
+    return b.bitcast(f.shuffle(packed, packed, in_order), vector(I8, 4 * lanes))
+
+
+def _to_integers(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+    """The nearest integers, to even on a tie."""
+    wide = vector(I32, x.type.count)
+    if x.type.count == NARROW:
+        return f.intrinsic("llvm.x86.avx.cvt.ps2dq.256", wide, x)
+    all_lanes, current = I16(-1), I32(4)
+    return f.intrinsic("llvm.x86.avx512.mask.cvtps2dq.512", wide, x, zeros(wide), all_lanes, current)
 
 
 def less_zero(expr: Apply) -> tuple[Apply, int] | None:

@@ -101,7 +101,7 @@ class BoundEpilogue:
         return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
 
     def four(self, values: Sequence[ir.Value], indices: Sequence[Sequence[Index]]) -> ir.Value:
-        """`apply` of up to four vectors of 16, as bytes one behind the other."""
+        """`apply` of up to four vectors of 16 or 8, as bytes one behind the other."""
         e = self.epilogue
         assert isinstance(e.expr, Apply)
         byte = rounded_byte(e.expr)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.cpu.arithmetic.quantize import WIDE
+from brickrt.ops.cpu.arithmetic.quantize import PACKS
 from brickrt.ops.cpu.emit.llvm_types import computed_type
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
@@ -289,7 +289,7 @@ class ConvScheme(Kernel):
     @property
     def packs_outputs(self) -> bool:
         """Whether neighbouring pixels of a tile are rounded to bytes and packed together (`words/packed_pixels.py`)."""
-        adjacent = self.out.strides[-1] == self.out.block == self.lanes == WIDE
+        adjacent = self.out.strides[-1] == self.out.block == self.lanes and self.lanes in PACKS
         plain = self.integer and self.op.gate_parts == 1 and not self.isa.double_pumped
         return plain and adjacent and self.epilogue.packs
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import chain
+
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index
@@ -65,12 +67,16 @@ class OutputTransform:
 
         with f.b.if_else(belongs(ys[-1], xs[-1])) as (whole, partial):
             with whole:
-                for value, y, x in pixels:
-                    self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
+                self.store_whole(rows, [[self.frame.index(tile.n, channel, (z, y, x)) for x in xs] for y in ys])
             with partial:
                 for value, y, x in pixels:
                     with f.when(belongs(y, x)):
                         self.store_pixel(value, self.frame.index(tile.n, channel, (z, y, x)))
+
+    def store_whole(self, rows: list[list[ir.Value]], indices: list[list[list[Index]]]) -> None:
+        """All outputs of a tile, by their indices."""
+        for value, index in zip(chain(*rows), chain(*indices), strict=True):
+            self.store_pixel(value, index)
 
     def store_pixel(self, value: ir.Value, index: list[Index]) -> None:
         """Epilogue and store of a vector."""

@@ -1,6 +1,6 @@
 """The outputs of a register tile in bytes: four pixels that lie side by side are rounded, packed and stored together.
 
-    block of 16 channels    pixel 0 ├──┤  1 ├──┤  2 ├──┤  3 ├──┤    one store of 64 bytes
+    block of 16 channels    pixel 0 ├──┤  1 ├──┤  2 ├──┤  3 ├──┤    one store of 64 bytes, or 32 of 8 channels
 
 Rounding a vector alone takes an instruction for each of its bounds, and two to take every fourth byte of it. Packing
 four of them has bounds of its own.
@@ -19,7 +19,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import BoundEpilogue, offset_of
 
 TOGETHER = 4  # pixels
-WIDE = 16  # bytes of a pixel
+MASKED = 16  # lanes of vectors that instructions store some bytes of
 
 
 class PackedPixels:
@@ -65,8 +65,9 @@ class PackedPixels:
         places = [index(j, f.add(first, t)) for t in range(len(values))]
         to = f.address(self.base, offset_of(f, self.out, places[0]), self.out.dtype)
         packed = self.epilogue.four(values, places)
-        size = WIDE * len(values)
-        if len(values) == TOGETHER - 1:
-            f.store(packed, to, 0, self.out.dtype, WIDE * TOGETHER, f.tail_mask(size, WIDE * TOGETHER))
+        lanes = values[0].type.count
+        size = lanes * len(values)
+        if len(values) == TOGETHER - 1 and lanes == MASKED:
+            f.store(packed, to, 0, self.out.dtype, lanes * TOGETHER, f.tail_mask(size, lanes * TOGETHER))
             return
         f.b.store(f.shuffle(packed, packed, range(size)) if len(values) < TOGETHER else packed, to, align=1)
