@@ -8,8 +8,9 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.moves import concat, take, transpose
 from brickrt.ops.cpu.paired.kernel import PairedKernel
 from brickrt.ops.cpu.pool import kernel as pool
-from brickrt.ops.cpu.products import depthwise, matmul
-from brickrt.ops.cpu.products.blocks import block_matmul
+from brickrt.ops.cpu.products import depthwise
+from brickrt.ops.cpu.products.matrices import block_matmul
+from brickrt.ops.cpu.products.matrices import kernel as matmul
 from brickrt.ops.cpu.recurrences import kernel as recurrences
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel

@@ -9,6 +9,9 @@ UNPACED = ("znver", "skylake-avx512")
 one that portable code is for. Of Intel's any may be meant: virtual machines tell names of others."""
 DOUBLE_PUMPED = frozenset({"znver4"})  # processors, as LLVM names them, that split operations on 512 bits in two
 
+ONE_MULTIPLIER = frozenset({"haswell", "broadwell", "znver1", "znver2"})
+"""Processors, as LLVM names them, that have one unit for products of integers and several for their sums."""
+
 NARROW = 8  # float32 lanes of a vector of AVX2
 FEW_REGISTERS = 16  # vector registers that the sums of a tile leave no room in for what is loaded early
 TILES = "+amx-tile", "+amx-int8", "+amx-bf16"  # features of AMX, as LLVM names them
@@ -48,6 +51,12 @@ class Isa:
     def multiplies_words(self) -> bool:
         """Whether an instruction adds the products of two 16-bit integers each, exactly (AVX2, AVX-512)."""
         return self.lanes in (8, 16)
+
+    @property
+    def pairs_bytes(self) -> bool:
+        """Whether products of bytes are faster with half as many multiplications and more additions
+        (`products/words/paired_bytes.py`)."""
+        return self.lanes == NARROW and self.cpu in ONE_MULTIPLIER and not self.multiplies_bytes
 
     @property
     def paces_weights(self) -> bool:

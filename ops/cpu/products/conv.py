@@ -10,8 +10,10 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.products.conv_body import ConvBody
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.few_outputs_body import FewOutputsBody
+from brickrt.ops.cpu.products.words.paired_bytes import weight_pairs
 from brickrt.ops.cpu.products.words.words import pack_words
 from brickrt.ops.operators.conv import ConvTranspose
+from brickrt.ops.operators.product_types import SUMS
 
 
 class ConvKernel(ConvScheme):
@@ -21,8 +23,10 @@ class ConvKernel(ConvScheme):
         """Weights as one stream per tile, bias up to whole tiles per group, epilogue constants as the operands say."""
         if i == 1:
             inputs = 0 if isinstance(self.op, ConvTranspose) else 1
-            words = self._pack_weights(pack_words(array, inputs)) if self.in_words else None
-            return [w.view(array.dtype) for w in words] if words else self._pack_weights(array)
+            if not self.in_words:
+                return self._pack_weights(array)
+            words = [w.view(array.dtype) for w in self._pack_weights(pack_words(array, inputs))]
+            return [*words, self._weight_pairs(array)] if self.pairs_bytes else words
         if i == 2 and self.op.bias:
             split = self._by_tiles(array).reshape(self.op.groups, -1)
             return [np.pad(split, [(0, 0), (0, self.padded_blocks * self.lanes - split.shape[1])])]
@@ -32,7 +36,8 @@ class ConvKernel(ConvScheme):
         """See `Kernel`."""
         padded = self.op.groups * self.padded_blocks * self.lanes
         if i == 1:
-            return padded * self.taps * (self.group_in * self.word + (self.few_outputs.ways if self.few_outputs else 0))
+            few = self.few_outputs.ways if self.few_outputs else 0
+            return padded * (self.taps * (self.group_in * self.word + few) + self.pairs_bytes * SUMS.itemsize)
         return padded if i == 2 and self.op.bias else super().packed_elements(i)
 
     def _pack_weights(self, w: np.ndarray) -> Sequence[np.ndarray]:
@@ -48,6 +53,11 @@ class ConvKernel(ConvScheme):
             return [self._pack_tiles(rows)]
         whole = self.whole_blocks * self.lanes
         return [self._pack_tiles(rows[:, :whole]), *self.few_outputs.pack(rows[0, whole:], self.unit)]
+
+    def _weight_pairs(self, w: np.ndarray) -> np.ndarray:
+        """What the pairs of each output channel sum to, up to whole tiles, as bytes."""
+        sums = weight_pairs(w, 1)
+        return np.pad(sums, (0, self.padded_blocks * self.lanes - len(sums))).view(w.dtype)
 
     def _by_tiles(self, array: np.ndarray) -> np.ndarray:
         """Channels [M, …] of several parts in the order of the tiles: of each part the blocks that one tile holds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import product
 
 from llvmlite import ir
 
@@ -19,7 +20,7 @@ from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, RepeatedTiles
 from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
-from brickrt.ops.cpu.products.words.choose_dot import word_dot
+from brickrt.ops.cpu.products.words.image_pairs import ImagePairs
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
 from brickrt.ops.cpu.products.words.packed_pixels import PackedPixels
 
@@ -50,6 +51,8 @@ class ConvBody(ConvOperands):
         groups = (f.div(first, gb), f.div(f.add(last, gb - 1), gb)) if grouped else (0, 1)
         with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
             start = f.mul(g, gb)
+            if self.pairs is not None:
+                ImagePairs(k, f, self.x, self.boxes, self.pairs).emit(n)
             bounds = (f.maximum(first, start), f.minimum(last, f.add(start, gb))) if grouped else (first, last)
             with f.loop(0, 1 if k.shares_chunks else k.chunks) as chunk:
                 self.group(TilePosition(n, g, chunk, 0, 0, []), *bounds)
@@ -130,6 +133,8 @@ class ConvBody(ConvOperands):
         are walked, the output again."""
         f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
+        if self.pairs is not None:
+            self.take_pairs(acc, place, out_x)
         if not self.k.shares_chunks:
             self.prefetch_outputs(place, out_x, tile)
         if chunks == 1:
@@ -149,6 +154,14 @@ class ConvBody(ConvOperands):
             self.finish(acc, place, out_x, tile)
         with f.when(f.b.not_(last)):
             self.keep(acc, place, out_x, tile)
+
+    def take_pairs(self, acc: Accumulators, place: TilePosition, out_x: Index) -> None:
+        """Takes from sums what the pairs of their pixels sum to."""
+        f = self.f
+        lo, hi = self.boxes[-1]
+        first = f.add(f.mul(self.row_number(place.at), f.sub(hi, lo)), f.sub(out_x, lo))
+        for j, t in product(range(acc.blocks), range(acc.pixels)):
+            acc.put(j, t, self.pairs.less(acc.value(j, t), f.add(first, t)))
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Prefetches what the epilogue of a tile reads and writes, but for lines stored whole, as nothing waits
@@ -200,8 +213,7 @@ class ConvBody(ConvOperands):
     def accumulators(self, place: TilePosition, count: int) -> Accumulators:
         """The sums of `count` pixels, begun with the bias."""
         f, k = self.f, self.k
-        dot = word_dot(f, k.isa, k.integer) if k.in_words else None
-        return Accumulators.create(f, self.initial(place), count, k.x.dtype, k.lanes, dot)
+        return Accumulators.create(f, self.initial(place), count, k.x.dtype, k.lanes, self.dot)
 
     def places(self, place: TilePosition, out_x: Index, tile: PixelTile) -> list[tuple[int, int, list[Index]]]:
         """Per block and pixel that a tile gives their numbers, and the index of the output."""

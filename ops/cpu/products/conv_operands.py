@@ -14,8 +14,10 @@ from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
 from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace
+from brickrt.ops.cpu.products.words.choose_dot import word_dot
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
 from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
+from brickrt.ops.cpu.products.words.paired_bytes import PairedByteDot, PixelPairs
 from brickrt.ops.operators.conv import ConvTranspose
 
 BYTE = np.dtype(np.int8)
@@ -47,10 +49,13 @@ class ConvOperands:
         asks = kernel.prefetch_bytes is not None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
         work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
-        self.kept: ir.Value | None = work if kernel.keeps_apart else None  # sums of pixels between two sweeps
-        self.copied_weights: ir.Value | None = None if kernel.keeps_apart else work
+        kept = f.address(work, kernel.kept_at, BYTE) if kernel.keeps_apart else None
+        self.kept: ir.Value | None = kept  # sums of pixels between two sweeps
+        self.copied_weights: ir.Value | None = work if kernel.copies_weights else None
         self.late: LateEpilogue | None = None
         self.known_members: list[list[Index]] | None = None  # of the blocks of a tile, where weights are no constants
+        self.dot = word_dot(f, kernel.isa, kernel.integer, kernel.pairs_bytes) if kernel.in_words else None
+        self.pairs = PixelPairs(f, self.dot, work) if isinstance(self.dot, PairedByteDot) else None
         self.epilogue = kernel.epilogue.bind(f)
         self.boxes = [f.box(d) for d in range(2, kernel.out.type.rank)]
         self.pace: Pace | None = None
@@ -66,6 +71,8 @@ class ConvOperands:
     def initial(self, place: TilePosition) -> list[ir.Value]:
         """The bias of each block, or zero."""
         f, k = self.f, self.k
+        if k.pairs_bytes:
+            return self.initial_of_pairs(place)
         if self.bias is None:
             return [zeros(vector(register_type(k.sums), k.lanes))] * place.count
         dtype = k.ins[2].dtype
@@ -74,6 +81,17 @@ class ConvOperands:
             return [f.collect(base, self.members(place, j), dtype, k.lanes) for j in range(place.count)]
         first = self.padded_block(place)
         return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), dtype, k.lanes) for j in range(place.count)]
+
+    def initial_of_pairs(self, place: TilePosition) -> list[ir.Value]:
+        """The same, less what the pairs of weights sum to, which lies behind all weights."""
+        f, k = self.f, self.k
+        behind = f.address(self.w, k.padded_blocks * k.lanes * k.group_in * k.taps, k.weight_type)
+        channels = [f.mul(f.add(place.block, j), k.lanes) for j in range(place.count)]
+        pairs = [f.load(behind, channel, k.sums, k.lanes) for channel in channels]
+        if self.bias is None:
+            return [f.b.sub(zeros(each.type), each) for each in pairs]
+        biases = [f.load(self.bias, channel, k.ins[2].dtype, k.lanes) for channel in channels]
+        return [f.b.sub(bias, each) for bias, each in zip(biases, pairs, strict=True)]
 
     def members(self, place: TilePosition, j: int) -> list[Index]:
         """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""

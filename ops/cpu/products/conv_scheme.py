@@ -24,6 +24,7 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.conv_geometry import POINT, chunk_channels, is_pointwise, joins_rows, windows
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
+from brickrt.ops.cpu.products.register_tile import LINE
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.cpu.products.rows.pace import chunk_steps, share_chunks
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
@@ -294,6 +295,13 @@ class ConvScheme(Kernel):
         return plain and adjacent and self.epilogue.packs
 
     @property
+    def pairs_bytes(self) -> bool:
+        """Whether products of bytes are those of sums of pairs (`words/paired_bytes.py`)."""
+        x = self.ins[0]
+        plain = self.op.groups == self.op.gate_parts == 1 and self.packed[1] and is_pointwise(self.op)
+        return plain and self.isa.pairs_bytes and self.integer and x.strides[-1] == x.block == self.lanes
+
+    @property
     def tiled_blocks(self) -> int:
         """`whole_blocks` up to whole tiles."""
         ob, _ = self.tile
@@ -306,12 +314,17 @@ class ConvScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """Room for the weights of a tile and a chunk that are copied, or for the sums of all pixels by a tile of output
-        channels."""
+        """Room for the weights of a tile and a chunk that are copied, or for what the pairs of all pixels sum to, and
+        behind it the sums of all pixels by a tile of output channels."""
         width = self.tile[0] * self.lanes * self.sums.itemsize
-        if self.keeps_apart:
-            return math.prod(self.out.shape[2:]) * width
+        if self.keeps_apart or self.pairs_bytes:
+            return self.kept_at + math.prod(self.out.shape[2:]) * width * self.keeps_apart
         return min(self.group_in, self.chunk_units * self.unit) * self.taps * width if self.copies_weights else 0
+
+    @property
+    def kept_at(self) -> int:
+        """Bytes of the workspace before the sums of pixels: whole lines of what their pairs sum to."""
+        return -(-math.prod(self.out.shape[2:]) * self.sums.itemsize // LINE) * LINE * self.pairs_bytes
 
     @property
     def asks(self) -> bool:

@@ -18,7 +18,7 @@ from brickrt.ops.cpu.amx.second import second_factor
 from brickrt.ops.cpu.amx.sizes import ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.products.matmul import MOST_FEATURES
+from brickrt.ops.cpu.products.matrices.scheme import MOST_FEATURES
 
 BROUGHT_BYTES = 3 << 17  # of the workspace for tiles of second factors: with what a chunk reads they fit L2
 

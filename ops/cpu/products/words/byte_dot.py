@@ -27,7 +27,7 @@ class ByteDot(WordDot):
     @staticmethod
     def of(f: FunctionEmitter, isa: Isa) -> ByteDot:
         """The quickest way that a processor has."""
-        kind = _Vnni if isa.multiplies_bytes else _Pairs if isa.multiplies_words else ByteDot
+        kind = _Vnni if isa.multiplies_bytes else WordPairs if isa.multiplies_words else ByteDot
         return kind(f, isa)
 
     def pixel(self, word: ir.Value) -> Parts:
@@ -66,22 +66,28 @@ class _Vnni(ByteDot):
         return self.add(total, [pixel], [weight])  # the pixel's other three bytes are zero
 
 
-class _Pairs(ByteDot):
+class WordPairs(ByteDot):
+    """Even and odd bytes apart."""
+
     def _halves(self, word: ir.Value) -> ir.Value:
         return self.f.b.bitcast(word, vector(I16, 2 * self.isa.lanes))
 
     def pixel(self, word: ir.Value) -> Parts:
+        """Even bytes, and odd ones, as 16-bit integers."""
         both = self._halves(word)
         return [self.f.b.and_(both, fill(both.type, 255)), self.f.b.lshr(both, fill(both.type, 8))]
 
     def weight(self, word: ir.Value) -> Parts:
+        """As `pixel`, signed."""
         both, eight = self._halves(word), fill(vector(I16, 2 * self.isa.lanes), 8)
         return [self.f.b.ashr(self.f.b.shl(both, eight), eight), self.f.b.ashr(both, eight)]
 
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
+        """See `WordDot`."""
         for x, w in zip(pixel, weight, strict=True):
             total = self.f.b.add(total, products_of_pairs(self.f, self.isa, x, w))
         return total
 
     def add_lanes(self, total: ir.Value, pixel: ir.Value, weight: ir.Value) -> ir.Value:
+        """See `ByteDot`."""
         return self.add(total, [self._halves(pixel)], [self._halves(weight)])  # the upper half of the pixel is zero

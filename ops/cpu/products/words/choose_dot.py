@@ -8,13 +8,16 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.words.byte_dot import ByteDot
 from brickrt.ops.cpu.products.words.pair_dot import PairDot
+from brickrt.ops.cpu.products.words.paired_bytes import PairedByteDot
 from brickrt.ops.cpu.products.words.word_dot import WordDot
 
 HALVES = 3  # registers that the parts of words take, beside the words, where no instruction multiplies these whole
 
 
-def word_dot(f: FunctionEmitter, isa: Isa, integer: bool) -> WordDot:
-    """The quickest way that a processor has to multiply words of bytes (`integer`) or of bfloat16."""
+def word_dot(f: FunctionEmitter, isa: Isa, integer: bool, paired: bool = False) -> WordDot:
+    """The quickest way that a processor has to multiply words of bytes (`integer`, perhaps `paired`) or of bfloat16."""
+    if paired:
+        return PairedByteDot(f, isa)
     return ByteDot.of(f, isa) if integer else PairDot.of(f, isa)
 
 

@@ -12,14 +12,14 @@ from brickrt.ops.cpu.emit.size_program import SizeProgram
 from brickrt.ops.cpu.emit.sizes import Size, SizeTable
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
-from brickrt.ops.cpu.products.matmul import MatMulKernel
+from brickrt.ops.cpu.products.matrices.kernel import MatMulKernel
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
-from tests.ops.cpu.products.test_matmul import check_product, sample
+from tests.ops.cpu.products.matrices.test_matmul import check_product, sample
 from tests.ops.cpu.products.test_row_tiles import output_extent, taps_by_definition
 from tests.support.cpu.formulas import value_of
 from tests.support.cpu.harness import AVX2, HOST, ZEN4

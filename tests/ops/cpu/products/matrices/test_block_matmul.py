@@ -8,7 +8,7 @@ import pytest
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.block_matmul import BlockMatMul
 from brickrt.ops.types import TensorType
-from tests.ops.cpu.products.test_matmul import check_product
+from tests.ops.cpu.products.matrices.test_matmul import check_product
 from tests.support.cpu.harness import AVX2, HOST, ZEN4
 
 F32 = np.dtype(np.float32)

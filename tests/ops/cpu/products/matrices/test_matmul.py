@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
-from brickrt.ops.cpu.products import matmul
-from brickrt.ops.cpu.products.matmul import MOST_POINTERS, MatMulKernel
+from brickrt.ops.cpu.products.matrices import scheme
+from brickrt.ops.cpu.products.matrices.kernel import MatMulKernel
+from brickrt.ops.cpu.products.matrices.scheme import MOST_POINTERS
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
@@ -140,8 +141,8 @@ def test_bricks_of_equal_rows_share_a_kernel():
 def swept(depth: int, longest: int) -> Iterator[None]:
     """While it is open, K of `longest` elements and more is swept in parts of `depth`, by code compiled anew."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(matmul, "DEPTH", depth)
-        patch.setattr(matmul, "LONG_DEPTH", longest)
+        patch.setattr(scheme, "DEPTH", depth)
+        patch.setattr(scheme, "LONG_DEPTH", longest)
         patch.setattr(harness, "_COMPILED", {})
         harness.compiled.cache_clear()
         yield
@@ -184,7 +185,7 @@ def test_sums_in_parts_have_the_bits_of_whole_ones(brick):
     arrays = sample((17, 4105), (4105, 53))
     found = []
     for longest in (4096, 2**30):
-        with swept(matmul.DEPTH, longest):
+        with swept(scheme.DEPTH, longest):
             found.append(by_bricks(MatMul(), arrays, brick, HOST, [1, 1], 1, [False, False])[0])
     np.testing.assert_array_equal(*found)
     np.testing.assert_allclose(found[0], evaluate_whole(MatMul(), arrays), rtol=1e-4, atol=1e-3)

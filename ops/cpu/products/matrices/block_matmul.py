@@ -19,7 +19,8 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, fill, vector
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.products.matmul import MatMulBody, MatMulKernel
+from brickrt.ops.cpu.products.matrices.body import MatMulBody
+from brickrt.ops.cpu.products.matrices.kernel import MatMulKernel
 from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, PackedStream
 from brickrt.ops.operators.block_matmul import F32, U8, BlockMatMul
 

@@ -1,1 +1,0 @@
-"""Products with constants of few bits, which stay so in memory."""
