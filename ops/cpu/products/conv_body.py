@@ -15,14 +15,15 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
+from brickrt.ops.cpu.products.image_pairs import ImagePairs
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps, tile_place
 from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, RepeatedTiles
 from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
-from brickrt.ops.cpu.products.words.image_pairs import ImagePairs
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
 from brickrt.ops.cpu.products.words.packed_pixels import PackedPixels
+from brickrt.ops.cpu.products.words.paired_bytes import PixelPairs
 
 
 class ConvBody(ConvOperands):
@@ -134,7 +135,7 @@ class ConvBody(ConvOperands):
         f, chunks = self.f, self.k.chunks
         acc = self.accumulators(place, tile.count)
         if self.pairs is not None:
-            self.take_pairs(acc, place, out_x)
+            self.take_pairs(self.pairs, acc, place, out_x)
         if not self.k.shares_chunks:
             self.prefetch_outputs(place, out_x, tile)
         if chunks == 1:
@@ -155,13 +156,13 @@ class ConvBody(ConvOperands):
         with f.when(f.b.not_(last)):
             self.keep(acc, place, out_x, tile)
 
-    def take_pairs(self, acc: Accumulators, place: TilePosition, out_x: Index) -> None:
+    def take_pairs(self, pairs: PixelPairs, acc: Accumulators, place: TilePosition, out_x: Index) -> None:
         """Takes from sums what the pairs of their pixels sum to."""
         f = self.f
         lo, hi = self.boxes[-1]
         first = f.add(f.mul(self.row_number(place.at), f.sub(hi, lo)), f.sub(out_x, lo))
         for j, t in product(range(acc.blocks), range(acc.pixels)):
-            acc.put(j, t, self.pairs.less(acc.value(j, t), f.add(first, t)))
+            acc.put(j, t, pairs.less(acc.value(j, t), f.add(first, t)))
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Prefetches what the epilogue of a tile reads and writes, but for lines stored whole, as nothing waits

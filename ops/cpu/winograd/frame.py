@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -73,7 +74,8 @@ class WinogradFrame:
         self.k, self.f = kernel, f
         self.out, self.x, self.w = (f.pointer(i) for i in range(3))
         self.bias = f.pointer(3) if kernel.op.bias else None
-        self.dtype, self.input_type = FLOAT32, kernel.ins[0].dtype
+        self.dtype: np.dtype = FLOAT32
+        self.input_type = kernel.ins[0].dtype
         self.v = f.pointer(1 + len(kernel.ins))
         self.m = f.address(self.v, kernel.axes.planes * kernel.plane_in, self.dtype)
         self.kind = vector(FLOAT, kernel.lanes)

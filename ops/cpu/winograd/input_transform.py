@@ -141,7 +141,7 @@ class InputTransform:
 
     def guarded(self, base: Index, corner: Sequence[Index]) -> list[list[ir.Value]]:
         """Zero where an input is not read by the box: on padding, and beyond what the box needs."""
-        f, zero = self.f, self.zero()
+        f, zero = self.f, self.unread()
         sides = zip(corner, self.frame.plane, strict=True)
         rows, columns = (
             [self.clamped(f.add(at, i * span.axis.step), span) for i in range(span.axis.n)] for at, span in sides
@@ -154,7 +154,7 @@ class InputTransform:
 
         return [[pixel(*row, *column) for column in columns] for row in rows]
 
-    def zero(self) -> ir.Value:
+    def unread(self) -> ir.Value:
         """What stands for a vector of inputs that is not read."""
         return zeros(self.frame.kind)
 

@@ -40,10 +40,12 @@ class PackedPixels:
             kept = self.keep([each[:looped] for each in sums])
             with f.loop(0, looped, TOGETHER) as first:
                 for j in range(len(sums)):
-                    self.group([kept(j, f.add(first, t)) for t in range(TOGETHER)], j, first, index)
+                    places = [index(j, f.add(first, t)) for t in range(TOGETHER)]
+                    self.group([kept(j, f.add(first, t)) for t in range(TOGETHER)], places)
         for j, each in enumerate(sums):
             for start in range(looped, count, TOGETHER):
-                self.group(each[start : start + TOGETHER], j, start, index)
+                values = each[start : start + TOGETHER]
+                self.group(values, [index(j, start + t) for t in range(len(values))])
 
     def keep(self, sums: Sequence[Sequence[ir.Value]]) -> Callable[[int, Index], ir.Value]:
         """Puts vectors on the stack: gives what loads that of a block and a pixel."""
@@ -57,12 +59,9 @@ class PackedPixels:
             f.b.store(value, place(number))
         return lambda j, t: f.b.load(place(f.add(t, j * count)), typ=kind)
 
-    def group(
-        self, values: Sequence[ir.Value], j: int, first: Index, index: Callable[[int, Index], list[Index]]
-    ) -> None:
-        """Finishes up to four pixels of block `j` from number `first` on."""
+    def group(self, values: Sequence[ir.Value], places: Sequence[list[Index]]) -> None:
+        """Finishes up to four pixels that lie side by side, whose outputs have these indices."""
         f = self.f
-        places = [index(j, f.add(first, t)) for t in range(len(values))]
         to = f.address(self.base, offset_of(f, self.out, places[0]), self.out.dtype)
         packed = self.epilogue.four(values, places)
         lanes = values[0].type.count

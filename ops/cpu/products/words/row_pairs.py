@@ -20,7 +20,11 @@ def sum_row_pairs(f: FunctionEmitter, a: Operand, rows: ir.Value, count: Index, 
     with f.loop(0, count) as row:
         words = f.address(rows, f.mul(row, a.strides[-2]), a.dtype)
         tail = f.load(words, f.mul(whole, lanes), WORD, lanes, rest)
-        total = pairs.summed(lambda step, words=words: f.load(words, f.mul(step, lanes), WORD, lanes), whole, tail)
+
+        def load(step: Index, words: ir.Value = words) -> ir.Value:
+            return f.load(words, f.mul(step, lanes), WORD, lanes)
+
+        total = pairs.summed(load, whole, tail)
         f.store(_all_lanes(f, total), pairs.start, row, WORD)
 
 

@@ -48,7 +48,7 @@ class IntegerInput(InputTransform):
             f.prefetch(row, across.after(AHEAD) * self.strides[1] + (across.n - 1) * sx, dtype, near=False)
         return [[f.load(row, c * sx, dtype, k.lanes) for c in range(across.n)] for row in rows]
 
-    def zero(self) -> ir.Value:
+    def unread(self) -> ir.Value:
         """See `InputTransform`: bytes."""
         return zeros(ir.VectorType(ir.IntType(8), self.k.lanes))
 

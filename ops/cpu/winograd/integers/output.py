@@ -42,7 +42,7 @@ class IntegerOutput(OutputTransform):
             super().store_whole(rows, indices)
             return
         for values, places in zip(rows, indices, strict=True):
-            self.pixels.store([values], lambda _, t, places=places: places[t])
+            self.pixels.group(values, places)
 
     @property
     def packs(self) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -15,11 +17,16 @@ from tests.support.cpu.conv_cases import ConvCase, conv, middle, transposed
 from tests.support.cpu.harness import AVX2, HOST, ZEN4, check
 
 BYTEWISE = Isa(4, 16, "x86-64")
-ISAS = {"vnni": ZEN4, "words of 512": HOST, "words of 256": AVX2, "bytes": BYTEWISE}
+UNPAIRED = replace(AVX2, cpu="znver3")  # which has two units that multiply integers
+ISAS = {"vnni": ZEN4, "words of 512": HOST, "words of 256": AVX2, "unpaired": UNPAIRED, "bytes": BYTEWISE}
 F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)
 
 CONVS = {
     "pointwise": (ConvCase(conv((1, 1), bias=True), (19, 4, 5), 35, n=2), "vnni"),
+    "pointwise, paired": (ConvCase(conv((1, 1), bias=True), (37, 4, 5), 35, n=2), "words of 256"),
+    "pointwise, one channel": (ConvCase(conv((1,)), (1, 3), 9), "words of 256"),
+    "pointwise, volume": (ConvCase(conv((1, 1, 1)), (12, 2, 3, 3), 40), "words of 256"),
+    "pointwise, long": (ConvCase(conv((1, 1), bias=True), (700, 3, 7), 24), "words of 256"),
     "pointwise, strided": (ConvCase(conv((1, 1), (2, 2)), (32, 5, 4), 17), "words of 512"),
     "padded": (ConvCase(conv((3, 3), pads=(1, 1), bias=True), (20, 7, 6), 18), "words of 256"),
     "three channels": (ConvCase(conv((5, 3), (2, 2), pads=(2, 1), bias=True), (3, 9, 11), 20), "vnni"),
@@ -77,7 +84,7 @@ def test_a_convolution_that_quantizes_its_sums(way):
 
 
 @pytest.mark.parametrize("way", ISAS)
-@pytest.mark.parametrize(("shape", "columns"), [((7, 36), 37), ((2, 3, 8), 16)])
+@pytest.mark.parametrize(("shape", "columns"), [((7, 36), 37), ((2, 3, 8), 16), ((1, 4), 5)])
 def test_matrix_products(way, shape, columns):
     rng = np.random.default_rng(5)
     a = rng.integers(0, 256, shape).astype(np.uint8)
