@@ -30,7 +30,7 @@ from brickrt.plan.cost.constants import (
     STRIDED_MARGIN,
     WINOGRAD_MARGIN,
 )
-from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD, may_transform_integers
+from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD, may_transform_integers, transforms_integers
 from brickrt.plan.cost.roofline import compute_us, products_at_a_time, read_us
 from brickrt.plan.cost.strassen import (
     F32_BYTES,
@@ -71,7 +71,7 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
     chosen, constants = {}, constant_bytes(graph)
     for k, node in enumerate(graph.nodes):
         names = (*node.inputs, node.output)
-        integers = may_transform_integers(graph, layouts, node, device)
+        integers = transforms_integers(graph, layouts, node, device)
         kind = node.op, integers, tuple((graph.types[n], layouts[n], n in graph.constants) for n in names)
         if kind not in known:
             known[kind] = _algorithm(graph, layouts, device, node, constants, exact)
@@ -96,7 +96,7 @@ def _by_vectors(
     graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int, exact: bool
 ) -> str | None:
     """The algorithm of one node that vector registers compute fastest."""
-    if may_transform_integers(graph, layouts, node, device):
+    if transforms_integers(graph, layouts, node, device):
         return _faster(graph, node, device, constants, [INTEGER_WINOGRAD], blocked=True)
     if exact:
         return None

@@ -150,6 +150,8 @@ def _products_us(
     products = most * register_tiles * channels * blocks
     if share.paired:  # of three blocks of channels two are multiplied at once
         products *= (1 - channels // device.lanes // 3 / -(-channels // device.lanes)) * WINOGRAD_PAIRS
+    if share.integers:  # of 16 bits, half as many at a time as of bytes
+        products /= max(1, device.byte_products // 2)
     return compute_us(products, device, RAW_SHARE if share.anew else PRODUCT_SHARE)
 
 

@@ -130,7 +130,10 @@ def test_integers_are_transformed_where_no_instruction_multiplies_bytes(exact):
     assert named(integers(100)) == INTEGER_WINOGRAD
     assert named(integers(100, 1024)) is None  # sums too large to be exact
     assert named(integers(-100, strides=(2, 2))) is None
-    assert named(integers(100), dataclasses.replace(SERVER, byte_products=4)) is None
+    vnni = dataclasses.replace(SERVER, byte_products=4)
+    graph = integers(100)
+    assert named(graph, vnni) is None
+    assert INTEGER_WINOGRAD in possible_algorithms(graph, dict.fromkeys(graph.types, "blocked"), vnni, 0, 0)
 
 
 @pytest.mark.parametrize("spatial", [(224, 224), (16, 112, 112)], ids=["image", "volume"])

@@ -1,4 +1,9 @@
-"""How lanes add the products of two 16-bit integers each: one instruction of AVX2 and AVX-512, else half by half."""
+"""How lanes add the products of two 16-bit integers each.
+
+VNNI      vpdpwssd: products, and sums of them
+16 bits   vpmaddwd: products of AVX2 and AVX-512, which are added then
+any       half by half
+"""
 
 from __future__ import annotations
 
@@ -19,7 +24,8 @@ class HalfDot(WordDot):
     @staticmethod
     def of(f: FunctionEmitter, isa: Isa) -> HalfDot:
         """The quickest way that a processor has."""
-        return (_Whole if isa.multiplies_words else HalfDot)(f, isa)
+        kind = _Accumulated if isa.multiplies_bytes else _Whole if isa.multiplies_words else HalfDot
+        return kind(f, isa)
 
     def pixel(self, word: ir.Value) -> Parts:
         """Both integers, widened."""
@@ -43,6 +49,15 @@ class _Whole(HalfDot):
 
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
         return self.f.b.add(total, products_of_pairs(self.f, self.isa, pixel[0], weight[0]))
+
+
+class _Accumulated(HalfDot):
+    def pixel(self, word: ir.Value) -> Parts:
+        return [word]
+
+    def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
+        name = f"llvm.x86.avx512.vpdpwssd.{32 * self.isa.lanes}"
+        return self.f.intrinsic(name, total.type, total, pixel[0], weight[0])
 
 
 def products_of_pairs(f: FunctionEmitter, isa: Isa, x: ir.Value, y: ir.Value) -> ir.Value:

@@ -9,7 +9,7 @@ from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
 from brickrt.ops.cpu.winograd.integers.transforms import GREATEST, MOST, has_integer_tiles, sums_are_small
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
-from tests.support.cpu.harness import AVX2, HOST, check, random_boxes
+from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, random_boxes
 
 FAMILY = IntegerWinogradMaker(4)
 
@@ -46,7 +46,7 @@ def compare(op, given, isa=HOST, **options):
     )
 
 
-ISAS = pytest.mark.parametrize("isa", [HOST, AVX2], ids=["host", "avx2"])
+ISAS = pytest.mark.parametrize("isa", [HOST, ZEN4, AVX2], ids=["host", "vnni", "avx2"])
 
 
 @ISAS
