@@ -203,10 +203,10 @@ def needed(b, order):
 
 
 def after_dropped(b):
-    """A launch no longer comes after one that its other ones do not come after either."""
-    k = b.pick(k for k, launch in enumerate(b.tables.launches) if launch.after)
+    """A launch no longer comes after one that has tasks it waits for, nor do those that it comes after."""
+    pairs = needed(b, b.order)
+    gone, k = b.pick((i, j) for i, j in pairs if i in b.tables.launches[j].after)
     launch = b.tables.launches[k]
-    gone = b.pick(launch.after)
     broken = b.with_launch(k, replace(launch, after=tuple(a for a in launch.after if a != gone)))
     assume(not order_of(*broken).launched(np.array([gone]), np.array([k]))[0])
     return broken
