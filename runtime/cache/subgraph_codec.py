@@ -7,7 +7,13 @@ import math
 from collections.abc import Iterator
 
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.conv_algorithms import DIRECT, constant_bytes, keeps_algorithm, possible_algorithms
+from brickrt.plan.cost.conv_algorithms import (
+    DIRECT,
+    EXACT_ALGORITHMS,
+    constant_bytes,
+    keeps_algorithm,
+    possible_algorithms,
+)
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.parse_json import parse_json, read_as
@@ -60,7 +66,8 @@ def _strange_algorithms(plan: Plan, subgraph: Subgraph, constants: int) -> Itera
         if name != DIRECT:
             possible = possible_algorithms(plan.graph, plan.layouts, plan.device, k, constants)
             merged = len(subgraph.nodes) > 1 and not keeps_algorithm(plan.graph.nodes[k], name)
-            if plan.options.exact or name not in possible or merged:
+            inexact = plan.options.exact and name not in EXACT_ALGORITHMS
+            if inexact or name not in possible or merged:
                 yield f"node '{plan.graph.nodes[k].name}' is not computed by {name:.20}"
 
 

@@ -10,8 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import cast
 
-from brickrt.plan.cost.conv_algorithms import DIRECT, constant_bytes, layer_us, possible_algorithms
-from brickrt.plan.cost.tile_products import TILES
+from brickrt.plan.cost.conv_algorithms import DIRECT, EXACT_ALGORITHMS, constant_bytes, layer_us, possible_algorithms
 from brickrt.plan.options import Strategy
 from brickrt.plan.plan import Plan, other_subgraphs, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
@@ -63,7 +62,7 @@ def ranked_algorithms(layers: Plan) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for k, node in enumerate(graph.nodes):
         names = possible_algorithms(graph, layers.layouts, device, k, constants)
-        names = [name for name in names if name == TILES or not layers.options.exact]
+        names = [name for name in names if name in EXACT_ALGORITHMS or not layers.options.exact]
         times = {name: layer_us(graph, node, device, name, constants) for name in names}
         if times:
             times[DIRECT] = layer_us(graph, node, device, None, constants)

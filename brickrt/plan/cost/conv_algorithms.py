@@ -60,6 +60,8 @@ EDGES = {f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW, TILED) 
     INTEGER_WINOGRAD: INTEGER_EDGE
 }  # outputs of a tile along each dimension
 
+EXACT_ALGORITHMS = (TILES, INTEGER_WINOGRAD)  # that sum as direct kernels do, or without rounding
+
 
 def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, exact: bool) -> dict[int, str]:
     """Names the algorithm (of `EDGES` or `LEVELS`, or `TILES`) by node index, for layers that are not computed

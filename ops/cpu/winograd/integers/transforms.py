@@ -28,7 +28,7 @@ EDGE, TAPS = 4, 3  # of F(4, 3)
 SHIFTS = (3, 2, 1, 1)  # the powers of two in what each of four outputs is multiplied with; 3 is left of all
 THIRD = pow(3, -1, 1 << 32)
 MOST = 1 << 25  # that outputs must be smaller than
-GREATEST = 255  # of an input
+GREATEST, LARGEST = 255, 128  # magnitudes of an input and of a weight
 
 
 def has_integer_tiles(axes: Axes) -> bool:
@@ -37,7 +37,13 @@ def has_integer_tiles(axes: Axes) -> bool:
 
 
 def sums_are_small(weights: np.ndarray) -> bool:
-    """Whether no sum of products of inputs by these weights, int8 [M, C, taps…], leaves the range of exact outputs."""
+    """Whether no sum of products of inputs by these weights, int8 [M, C, taps…], leaves the range of exact outputs. Of
+    weights that are not told, which repeat one element, it is as if they were the largest."""
+    each = weights.size // max(1, len(weights))
+    if GREATEST * LARGEST * each < MOST or each == 0:
+        return True
+    if not any(weights.strides):
+        return False
     rows = weights.reshape(len(weights), -1)
     above = np.maximum(rows, 0).sum(axis=1, dtype=np.int64)
     below = above - rows.sum(axis=1, dtype=np.int64)

@@ -87,6 +87,14 @@ def test_the_largest_sums_that_are_exact(isa):
     assert not sums_are_small(np.concatenate([w, w[:, :1]], axis=1))
 
 
+def test_weights_that_are_not_told_count_as_the_largest():
+    """A plan's graph has constants of which only shapes are known."""
+    told, untold = np.zeros((8, 200, 3, 3), np.int8), np.broadcast_to(np.int8(0), (8, 200, 3, 3))
+    assert sums_are_small(told)
+    assert not sums_are_small(untold)
+    assert sums_are_small(untold[:, :100])
+
+
 def test_strides_and_other_kernels_have_no_integer_tiles():
     def axes(kernel, strides) -> Axes:
         return axes_of(Conv(kernel, strides, (1, 1), (1, 1), (1, 1), 1, False, None), (9, 9), 4)
