@@ -139,7 +139,9 @@ def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype = FLOAT32) -> f
 
 def added_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
     """Bytes of memory that an algorithm's weights take beside the weights themselves; those of tiles are in their
-    place."""
+    place, and integers stay as they are."""
+    if algorithm == INTEGER_WINOGRAD:
+        return 0
     growth = weight_growth(op, algorithm, weights.dtype)
     return int(weights.nbytes * (growth - 1) if algorithm == TILES else F32_BYTES * weights.size * growth)
 

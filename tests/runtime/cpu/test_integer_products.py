@@ -47,3 +47,23 @@ def test_a_quantized_network(signed, zero):
 def test_other_instruction_sets_give_the_same_bytes():
     model = network(False, 0)
     np.testing.assert_array_equal(results(model, device="cpu", isa="avx2"), results(model, device="cpu"))
+
+
+@pytest.mark.parametrize("zero", [0, 7])
+def test_winograd_in_integers_gives_the_same_bytes(zero):
+    """By the instruction set that has it, with `exact` too, and whatever cuts the layers."""
+    m = QuantizedModel(2, False, zero)
+    y = m.quantized(m.conv(m.quantized("x", 0.02), 0.02, (32, 6, 1, 1)), 0.03)
+    for channels in (32, 160):
+        y = m.quantized(m.conv(y, 0.03, (channels, 32, 3, 3), pads=[1] * 4), 0.03)
+        y = m.quantized(m.conv(y, 0.03, (32, channels, 3, 3), pads=[1] * 4), 0.03)
+    model = m.model(y, SHAPE)
+    want = results(model, device="reference")
+    with Runtime(model, device="cpu", isa="avx2", exact=True) as runtime:
+        got = next(iter(runtime.execute({"x": X}).values()))
+        names = list(runtime.plan.programs[0].tasks.plan.algorithms.values())
+    assert names.count("winograd4-integers") >= 2
+    assert np.abs(got - want).max() <= 0.0301
+    np.testing.assert_array_equal(results(model, device="cpu"), got)
+    for how in ({"strategy": "padded", "brick": 8}, {"strategy": "memoized", "brick": 8}, {"threads": 2}):
+        np.testing.assert_array_equal(results(model, device="cpu", isa="avx2", **how), got)
