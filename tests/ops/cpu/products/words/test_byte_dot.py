@@ -26,7 +26,7 @@ CONVS = {
     "pointwise, paired": (ConvCase(conv((1, 1), bias=True), (37, 4, 5), 35, n=2), "words of 256"),
     "pointwise, one channel": (ConvCase(conv((1,)), (1, 3), 9), "words of 256"),
     "pointwise, volume": (ConvCase(conv((1, 1, 1)), (12, 2, 3, 3), 40), "words of 256"),
-    "pointwise, long": (ConvCase(conv((1, 1), bias=True), (700, 3, 7), 24), "words of 256"),
+    "pointwise, long": (ConvCase(conv((1, 1), bias=True), (1100, 3, 7), 48), "words of 256"),
     "pointwise, strided": (ConvCase(conv((1, 1), (2, 2)), (32, 5, 4), 17), "words of 512"),
     "padded": (ConvCase(conv((3, 3), pads=(1, 1), bias=True), (20, 7, 6), 18), "words of 256"),
     "three channels": (ConvCase(conv((5, 3), (2, 2), pads=(2, 1), bias=True), (3, 9, 11), 20), "vnni"),
