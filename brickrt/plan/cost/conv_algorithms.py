@@ -17,7 +17,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import fits, known_axes
-from brickrt.ops.cpu.winograd.integers.transforms import EDGE as INTEGER_EDGE
+from brickrt.ops.cpu.winograd.integers.limits import EDGE as INTEGER_EDGE
 from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul

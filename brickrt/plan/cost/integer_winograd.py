@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.cpu.winograd.axes import fits, known_axes
-from brickrt.ops.cpu.winograd.integers.transforms import EDGE, has_integer_tiles, sums_are_small
+from brickrt.ops.cpu.winograd.integers.limits import EDGE, has_integer_tiles, sums_are_small
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.product_types import is_integer_product
 from brickrt.plan.cost.strassen import INTEGERS

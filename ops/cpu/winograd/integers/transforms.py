@@ -17,37 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import fill
-from brickrt.ops.cpu.winograd.axes import Axes, Axis
+from brickrt.ops.cpu.winograd.axes import Axis
 
-EDGE, TAPS = 4, 3  # of F(4, 3)
 SHIFTS = (3, 2, 1, 1)  # the powers of two in what each of four outputs is multiplied with; 3 is left of all
 THIRD = pow(3, -1, 1 << 32)
-MOST = 1 << 25  # that outputs must be smaller than
-GREATEST, LARGEST = 255, 128  # magnitudes of an input and of a weight
-
-
-def has_integer_tiles(axes: Axes) -> bool:
-    """Whether F(4, 3) is that of all tiled axes, without strides."""
-    return all(axis.m == 1 or (axis.m, axis.r, axis.residues) == (EDGE, TAPS, 1) for axis in axes)
-
-
-def sums_are_small(weights: np.ndarray) -> bool:
-    """Whether no sum of products of inputs by these weights, int8 [M, C, taps…], leaves the range of exact outputs. Of
-    weights that are not told, which repeat one element, it is as if they were the largest."""
-    each = weights.size // max(1, len(weights))
-    if GREATEST * LARGEST * each < MOST or each == 0:
-        return True
-    if not any(weights.strides):
-        return False
-    rows = weights.reshape(len(weights), -1)
-    above = np.maximum(rows, 0).sum(axis=1, dtype=np.int64)
-    below = above - rows.sum(axis=1, dtype=np.int64)
-    return GREATEST * int(max(above.max(initial=0), below.max(initial=0))) < MOST
 
 
 def input_rows(f: FunctionEmitter, d: Sequence[ir.Value], axis: Axis) -> list[ir.Value]:

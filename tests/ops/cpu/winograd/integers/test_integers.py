@@ -6,7 +6,7 @@ import pytest
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.winograd.axes import Axes, Axis, axes_of
 from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
-from brickrt.ops.cpu.winograd.integers.transforms import GREATEST, MOST, has_integer_tiles, sums_are_small
+from brickrt.ops.cpu.winograd.integers.limits import GREATEST, MOST, has_integer_tiles, sums_are_small
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, random_boxes
@@ -85,6 +85,16 @@ def test_the_largest_sums_that_are_exact(isa):
     assert sums_are_small(w)
     compare(Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1, False, None), [x, w], isa)
     assert not sums_are_small(np.concatenate([w, w[:, :1]], axis=1))
+
+
+def test_sums_of_one_sign_count():
+    """Weights of both signs may be twice as large together."""
+    w = np.full((2, 200, 3, 3), 127, np.int8)
+    assert not sums_are_small(w)
+    w[:, ::2] = -128
+    assert sums_are_small(w)
+    w[1] = -128
+    assert not sums_are_small(w)
 
 
 def test_weights_that_are_not_told_count_as_the_largest():
