@@ -136,13 +136,15 @@ class Accumulators:
         """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
 
         `offsets` are constants; None leaves a pixel out. By vectors of 16 lanes a channel of a tile is work enough for
-        one step of the loop, by shorter ones several are (`whole_steps`).
+        one step of the loop, by shorter ones several are (`whole_steps`), but for words: LLVM would first multiply all
+        of several steps and add the products later, for which there are no registers.
         """
         f = self.f
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
         spare = len(live) > 1 and self.blocks * len(live) >= FEWEST
         stream = weight if isinstance(weight, PackedStream) and spare else None
-        for start, end, together in whole_steps(f, channels, self.lanes):
+        loops = whole_steps(f, channels, self.lanes) if self.dot is None else [(0, channels, 1)]
+        for start, end, together in loops:
             with f.loop(start, end, together) as first:
                 if stream:
                     stream.prefetch(first, self.blocks, len(live), together)
