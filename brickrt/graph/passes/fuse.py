@@ -110,7 +110,7 @@ def _absorb_maps(rewriter: Rewriter, output: str) -> None:
     while found:
         found = False
         node = rewriter.nodes.get(output)
-        if node is None or not isinstance(node.op, Map):
+        if node is None or not isinstance(node.op, Map) or _readers_widen(rewriter, node):
             return
         for name in node.inputs:
             producer = rewriter.nodes.get(name)
@@ -136,10 +136,25 @@ def _is_short(expr: Expr) -> bool:
 def _widens_for(rewriter: Rewriter, producer: Node, node: Node) -> bool:
     """Whether a node of the same shape reads bytes that another converts in few operations: each of several readers
     does so for itself, rather than read four times as much."""
-    source, result = (rewriter.types[name] for name in (producer.inputs[0], producer.output))
-    widens = len(producer.inputs) == 1 and source.dtype.itemsize == 1 < result.dtype.itemsize
-    same = source.shape == result.shape == rewriter.types[node.output].shape
-    return widens and same and _operations(map_expression(producer)) <= WIDENING
+    same = rewriter.types[producer.output].shape == rewriter.types[node.output].shape
+    return same and _widens(rewriter, producer)
+
+
+def _readers_widen(rewriter: Rewriter, node: Node) -> bool:
+    """Whether all of several readers convert a node's bytes for themselves: then it is not computed with what gives
+    these, of which its floats would be stored."""
+    readers = [rewriter.nodes[key] for key in rewriter.readers.get(node.output, {})]
+    convert = all(
+        isinstance(r.op, Reduce) or (isinstance(r.op, Map) and _widens_for(rewriter, node, r)) for r in readers
+    )
+    return len(readers) > 1 and convert and node.output not in rewriter.outputs and _widens(rewriter, node)
+
+
+def _widens(rewriter: Rewriter, node: Node) -> bool:
+    """Whether a Map converts bytes in few operations."""
+    source, result = (rewriter.types[name] for name in (node.inputs[0], node.output))
+    widens = len(node.inputs) == 1 and source.dtype.itemsize == 1 < result.dtype.itemsize
+    return widens and source.shape == result.shape and _operations(map_expression(node)) <= WIDENING
 
 
 def _joins(rewriter: Rewriter, producer: Node, node: Node) -> bool:

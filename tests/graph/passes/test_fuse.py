@@ -55,6 +55,29 @@ def test_functions_of_a_byte_are_one_map_however_long(dtype):
     np.testing.assert_array_equal(interpret(after, feeds)[value], interpret(before, feeds)[value])
 
 
+@pytest.mark.parametrize("other", ["mean", "product"])
+def test_readers_of_bytes_widen_them_themselves(other):
+    """
+    x ─ quantize ─ dequantize ─┬─ mean             Bytes are stored, and both readers dequantize. A reader that is a
+                               └─ relu             product reads floats: these are stored, made at once.
+    """
+    b = Builder(reserved=("x",))
+    b.types["x"] = TensorType((2, 3, 4, 4), F32)
+    byte = cast(apply("min", apply("max", apply("round", X), number(0)), number(255)), np.dtype(np.uint8))
+    stored = b.emit(Map(byte), "x")
+    value = b.emit(Map(apply("mul", cast(arg(0, np.dtype(np.uint8)), F32), number(0.5))), stored)
+    first = b.emit(Reduce("sum", (2, 3), True), value) if other == "mean" else conv3(b, value, 4)
+    ends = first, b.emit(RELU, value)
+    before = Graph(tuple(b.nodes), b.types, b.constants, ("x",), ends).verify()
+    after = fuse(before)
+    whole = [node for node in after.nodes if after.out(node).dtype == np.uint8]
+    assert bool(whole) == (other == "mean")
+    feeds = {"x": np.random.default_rng(0).uniform(-9, 300, (2, 3, 4, 4)).astype(np.float32)}
+    got, want = interpret(after, feeds), interpret(before, feeds)
+    for name in ends:
+        np.testing.assert_array_equal(got[name], want[name])
+
+
 def test_map_with_two_readers_stays():
     """
     x ─ relu ─┬─ exp ─ (output)
