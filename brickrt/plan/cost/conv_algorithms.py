@@ -76,7 +76,10 @@ def choose_algorithms(graph: Graph, layouts: Mapping[str, str], device: DeviceSp
         integers = transforms_integers(graph, layouts, node, device)
         kind = node.op, integers, tuple((graph.types[n], layouts[n], n in graph.constants) for n in names)
         if kind not in known:
-            known[kind] = _algorithm(graph, layouts, device, node, constants, exact)
+            if integers:
+                known[kind] = _faster(graph, node, device, constants, [INTEGER_WINOGRAD], blocked=True)
+            else:
+                known[kind] = _algorithm(graph, layouts, device, node, constants, exact)
         if (name := known[kind]) is not None:
             chosen[k] = name
     return chosen
@@ -86,7 +89,7 @@ def _algorithm(
     graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int, exact: bool
 ) -> str | None:
     """The algorithm of one node, None where it is computed directly."""
-    vectors = _by_vectors(graph, layouts, device, node, constants, exact)
+    vectors = None if exact else _by_vectors(graph, layouts, device, node, constants)
     if not may_use_tiles(graph, node, device, _is_blocked(layouts, node)):
         return vectors
     other = layer_us(graph, node, device, vectors, constants)
@@ -94,14 +97,8 @@ def _algorithm(
     return TILES if tiles_us(graph, node, device, constants) <= share * other else vectors
 
 
-def _by_vectors(
-    graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int, exact: bool
-) -> str | None:
+def _by_vectors(graph: Graph, layouts: Mapping[str, str], device: DeviceSpec, node: Node, constants: int) -> str | None:
     """The algorithm of one node that vector registers compute fastest."""
-    if transforms_integers(graph, layouts, node, device):
-        return _faster(graph, node, device, constants, [INTEGER_WINOGRAD], blocked=True)
-    if exact:
-        return None
     if _may_transform(graph, layouts, node):
         names = _transforms(graph, node, device)
         return _faster(graph, node, device, constants, names, layouts[node.inputs[0]] == "blocked")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from itertools import product
 
 from llvmlite import ir
 
@@ -53,7 +52,7 @@ class ConvBody(ConvOperands):
         with f.loop(*f.box(0)) as n, f.loop(*groups) as g:
             start = f.mul(g, gb)
             if self.pairs is not None:
-                ImagePairs(k, f, self.x, self.boxes, self.pairs).emit(n)
+                ImagePairs(k, f, self.x, self.boxes, self.pairs, self.row_number).emit(n)
             bounds = (f.maximum(first, start), f.minimum(last, f.add(start, gb))) if grouped else (first, last)
             with f.loop(0, 1 if k.shares_chunks else k.chunks) as chunk:
                 self.group(TilePosition(n, g, chunk, 0, 0, []), *bounds)
@@ -117,6 +116,11 @@ class ConvBody(ConvOperands):
             number = f.add(f.mul(number, f.sub(hi, lo)), f.sub(x, lo))
         return number
 
+    def pixel_number(self, place: TilePosition, x: Index) -> Index:
+        """The number of the pixel at `x` of a row in its box."""
+        f, (lo, hi) = self.f, self.boxes[-1]
+        return f.sub(f.add(f.mul(self.row_number(place.at), f.sub(hi, lo)), x), lo)
+
     def row(self, place: TilePosition, x: Index) -> None:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
@@ -158,11 +162,8 @@ class ConvBody(ConvOperands):
 
     def take_pairs(self, pairs: PixelPairs, acc: Accumulators, place: TilePosition, out_x: Index) -> None:
         """Takes from sums what the pairs of their pixels sum to."""
-        f = self.f
-        lo, hi = self.boxes[-1]
-        first = f.add(f.mul(self.row_number(place.at), f.sub(hi, lo)), f.sub(out_x, lo))
-        for j, t in product(range(acc.blocks), range(acc.pixels)):
-            acc.put(j, t, pairs.less(acc.value(j, t), f.add(first, t)))
+        first = self.pixel_number(place, out_x)
+        acc.change(lambda value, t: pairs.less(value, self.f.add(first, t)))
 
     def prefetch_outputs(self, place: TilePosition, out_x: Index, tile: PixelTile) -> None:
         """Prefetches what the epilogue of a tile reads and writes, but for lines stored whole, as nothing waits
@@ -190,9 +191,7 @@ class ConvBody(ConvOperands):
         f, k = self.f, self.k
         if self.kept is None:
             return [(j, t, self.out, offset_of(f, k.out, index)) for j, t, index in self.places(place, out_x, tile)]
-        lo, hi = self.boxes[-1]
-        row = f.mul(self.row_number(place.at), f.sub(hi, lo))
-        first = f.mul(f.sub(f.add(row, out_x), lo), place.count * k.lanes)
+        first = f.mul(self.pixel_number(place, out_x), place.count * k.lanes)
         base = f.address(self.kept, first, k.sums)
         pixels = range(tile.count)
         each = place.count * k.lanes

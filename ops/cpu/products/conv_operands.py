@@ -69,10 +69,18 @@ class ConvOperands:
         return self.f.add(place.block, self.f.mul(place.group, skipped))
 
     def initial(self, place: TilePosition) -> list[ir.Value]:
+        """The bias of each block, or zero; less what the pairs of weights sum to, which lies behind all weights."""
+        f, k = self.f, self.k
+        starts = self.biases(place)
+        if not k.pairs_bytes:
+            return starts
+        behind = f.address(self.w, k.padded_blocks * k.lanes * k.group_in * k.taps, k.weight_type)
+        at = [f.mul(f.add(place.block, j), k.lanes) for j in range(place.count)]
+        return [f.b.sub(start, f.load(behind, each, k.sums, k.lanes)) for start, each in zip(starts, at, strict=True)]
+
+    def biases(self, place: TilePosition) -> list[ir.Value]:
         """The bias of each block, or zero."""
         f, k = self.f, self.k
-        if k.pairs_bytes:
-            return self.initial_of_pairs(place)
         if self.bias is None:
             return [zeros(vector(register_type(k.sums), k.lanes))] * place.count
         dtype = k.ins[2].dtype
@@ -81,17 +89,6 @@ class ConvOperands:
             return [f.collect(base, self.members(place, j), dtype, k.lanes) for j in range(place.count)]
         first = self.padded_block(place)
         return [f.load(self.bias, f.mul(f.add(first, j), k.lanes), dtype, k.lanes) for j in range(place.count)]
-
-    def initial_of_pairs(self, place: TilePosition) -> list[ir.Value]:
-        """The same, less what the pairs of weights sum to, which lies behind all weights."""
-        f, k = self.f, self.k
-        behind = f.address(self.w, k.padded_blocks * k.lanes * k.group_in * k.taps, k.weight_type)
-        channels = [f.mul(f.add(place.block, j), k.lanes) for j in range(place.count)]
-        pairs = [f.load(behind, channel, k.sums, k.lanes) for channel in channels]
-        if self.bias is None:
-            return [f.b.sub(zeros(each.type), each) for each in pairs]
-        biases = [f.load(self.bias, channel, k.ins[2].dtype, k.lanes) for channel in channels]
-        return [f.b.sub(bias, each) for bias, each in zip(biases, pairs, strict=True)]
 
     def members(self, place: TilePosition, j: int) -> list[Index]:
         """Numbers in their group of the output channels of block `j` of a tile; lanes past the last one repeat it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from llvmlite import ir
@@ -20,8 +20,16 @@ Ranges = Sequence[tuple[Index, Index]]
 class ImagePairs:
     """Emits them, in the order of the pixels: of rows, or of a box whose rows are one."""
 
-    def __init__(self, kernel: ConvScheme, f: FunctionEmitter, x: ir.Value, boxes: Ranges, pairs: PixelPairs) -> None:
-        self.k, self.f, self.x, self.boxes, self.pairs = kernel, f, x, boxes, pairs
+    def __init__(
+        self,
+        kernel: ConvScheme,
+        f: FunctionEmitter,
+        x: ir.Value,
+        boxes: Ranges,
+        pairs: PixelPairs,
+        row_number: Callable[[Sequence[Index]], Index],
+    ) -> None:
+        self.k, self.f, self.x, self.boxes, self.pairs, self.row_number = kernel, f, x, boxes, pairs, row_number
         self.whole, self.tail = divmod(kernel.group_in, kernel.unit)
 
     def emit(self, n: Index) -> None:
@@ -48,10 +56,8 @@ class ImagePairs:
             yield f.address(self.x, start, x.dtype), 0, count
             return
         with f.loops(self.boxes[:-1]) as at:
-            number: Index = 0
-            for index, (low, high) in zip(at, self.boxes, strict=False):
-                number = f.add(f.mul(number, f.sub(high, low)), f.sub(index, low))
-            yield f.address(self.x, f.add(start, f.dot(at, x.strides[2:-1])), x.dtype), f.mul(number, count), count
+            first = f.mul(self.row_number(at), count)
+            yield f.address(self.x, f.add(start, f.dot(at, x.strides[2:-1])), x.dtype), first, count
 
     def group(self, pixel: ir.Value, number: Index, count: int) -> None:
         """`count` pixels that lie side by side."""

@@ -130,6 +130,12 @@ class Accumulators:
         """Changes one sum."""
         self.f.change(self.sums[block][pixel], value)
 
+    def change(self, how: Callable[[ir.Value, int], ir.Value]) -> None:
+        """Changes all sums, each by its value and the number of its pixel."""
+        for block in range(self.blocks):
+            for pixel in range(self.pixels):
+                self.put(block, pixel, how(self.value(block, pixel), pixel))
+
     def multiply_add(
         self, pixels: ir.Value, offsets: Sequence[int | None], stride: Index, channels: int, weight: LoadWeight
     ) -> None:

@@ -19,7 +19,10 @@ AHEAD = 2  # tiles between the one in work and the one whose inputs are asked fo
 
 
 class InputTransform:
-    """Emits the input transform of a blocked input, and a first look at its tiles (`tile_ranges.py`)."""
+    """Emits the input transform of a blocked input, and a first look at its tiles (`tile_ranges.py`). `rows` emits it
+    along one axis."""
+
+    rows = staticmethod(input_rows)
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f, self.suspects = frame, frame.k, frame.f, Suspects(frame)
@@ -167,11 +170,12 @@ class InputTransform:
     def store(self, d: list[list[ir.Value]], tile: WinogradTile, z: Index, c: Index) -> None:
         """Bᵀ d B into vector `c` of V; each row is stored before the next is computed, which spills less."""
         f, k, (down, across) = self.f, self.k, self.axes
-        columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
+        columns = [self.rows(f, [row[x] for row in d], down) for x in range(across.n)]
         start = f.address(self.frame.v, self.vector_at(tile, z, c), self.frame.dtype)
         for r in range(down.n):
-            for x, value in enumerate(input_rows(f, [column[r] for column in columns], across)):
-                f.store(value, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
+            for x, value in enumerate(self.rows(f, [column[r] for column in columns], across)):
+                element = f.b.bitcast(value, self.frame.kind)
+                f.store(element, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
 
     def vector_at(self, tile: WinogradTile, z: Index, c: Index) -> Index:
         """Where vector `c` of a tile's first plane lies in V."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -31,26 +31,33 @@ from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
 
+Phases: TypeAlias = tuple[InputTransform, Products, OutputTransform]
+
 
 class WinogradKernel(WinogradScheme):
     """A convolution by minimal filtering."""
 
     def emit(self, f: FunctionEmitter) -> None:
         """Groups of tiles, then runs of planes; all phases of one before the next, the last where tiles are suspect."""
-        frame = WinogradFrame(self, f)
-        read = GatheredInput if self.gathers else PairedInput if self.paired else InputTransform
-        phases = (read(frame), self.products(frame), OutputTransform(frame))
-        suspects = Suspects(frame)
+        frame, phases, suspects = self.phases(f)
         with f.loop(0, frame.total, self.group) as first:
-            suspects.begin()
+            if suspects is not None:
+                suspects.begin()
             count = f.minimum(self.group, f.sub(frame.total, first))
             blocks = f.div(f.add(count, self.t - 1), self.t)
             with f.loop(frame.swept.lo, frame.swept.hi, self.run) as z:
                 end = f.minimum(f.add(z, self.run), frame.swept.hi)
                 for phase in phases:
                     phase.emit(TileGroup(first, count, blocks, z, end))
-                with f.when(suspects.any()), f.apart("again", first, count, z, end) as (apart, at):
-                    DirectTiles(WinogradFrame(self, apart)).emit(TileGroup(at[0], at[1], 0, at[2], at[3]))
+                if suspects is not None:
+                    with f.when(suspects.any()), f.apart("again", first, count, z, end) as (apart, at):
+                        DirectTiles(WinogradFrame(self, apart)).emit(TileGroup(at[0], at[1], 0, at[2], at[3]))
+
+    def phases(self, f: FunctionEmitter) -> tuple[WinogradFrame, Phases, Suspects | None]:
+        """What phases share, what emits each of them, and which tiles are computed again; None where none ever is."""
+        frame = WinogradFrame(self, f)
+        read = GatheredInput if self.gathers else PairedInput if self.paired else InputTransform
+        return frame, (read(frame), self.products(frame), OutputTransform(frame)), Suspects(frame)
 
     def products(self, frame: WinogradFrame) -> Products:
         """What emits the products; weights that are transformed once are so before all tiles."""

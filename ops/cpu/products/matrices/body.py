@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -110,9 +109,8 @@ class MatMulBody:
         masks = self.masks(column, blocks, masked)
         acc = Accumulators.create(f, self.initial(column, masks), count, k.a.dtype, k.lanes, self.dot)
         if self.pairs is not None:
-            first = f.sub(row, f.box(k.out.type.rank - 2)[0])
-            for j, t in product(range(len(masks)), range(count)):
-                acc.put(j, t, self.pairs.less(acc.value(j, t), f.add(first, t)))
+            pairs, first = self.pairs, f.sub(row, f.box(k.out.type.rank - 2)[0])
+            acc.change(lambda value, t: pairs.less(value, f.add(first, t)))
         a = k.a
         start = f.add(f.dot(batch, k.batch_strides(0)), f.mul(row, a.strides[-2]))
         offsets = [t * a.strides[-2] for t in range(count)]

@@ -17,6 +17,7 @@ class IntegerInput(InputTransform):
     """Emits the input transform of bytes."""
 
     frame: IntegerFrame
+    rows = staticmethod(input_rows)
 
     def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
         """One tile in plane `z` of the input, which begins at `base`; `guarded` where not all of it may be read. Of an
@@ -51,13 +52,3 @@ class IntegerInput(InputTransform):
     def unread(self) -> ir.Value:
         """See `InputTransform`: bytes."""
         return zeros(ir.VectorType(ir.IntType(8), self.k.lanes))
-
-    def store(self, d: list[list[ir.Value]], tile: WinogradTile, z: Index, c: Index) -> None:
-        """See `InputTransform`: Bᵀ d B in words."""
-        f, k, (down, across) = self.f, self.k, self.axes
-        columns = [input_rows(f, [row[x] for row in d], down) for x in range(across.n)]
-        start = f.address(self.frame.v, self.vector_at(tile, z, c), self.frame.dtype)
-        for r in range(down.n):
-            for x, value in enumerate(input_rows(f, [column[r] for column in columns], across)):
-                words = f.b.bitcast(value, self.frame.kind)
-                f.store(words, start, (r * across.n + x) * k.plane_in, self.frame.dtype, k.lanes)
