@@ -8,6 +8,7 @@ UNPACED = ("znver", "skylake-avx512")
 """How names of processors begin that have AVX-512 and do not pace weights: AMD's, on which it is not measured, and the
 one that portable code is for. Of Intel's any may be meant: virtual machines tell names of others."""
 DOUBLE_PUMPED = frozenset({"znver4"})  # processors, as LLVM names them, that split operations on 512 bits in two
+NARROW_DOUBLE_PUMPED = frozenset({"znver1"})  # the same of 256 bits
 
 ONE_MULTIPLIER = frozenset({"haswell", "broadwell", "znver1", "znver2"})
 """Processors, as LLVM names them, that have one unit for products of integers and several for their sums."""

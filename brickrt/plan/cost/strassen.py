@@ -14,7 +14,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.cpu.strassen.sizes import chunks_of, fits, group_columns
+from brickrt.ops.cpu.strassen.sizes import BLOCKS, PRODUCTS, chunks_of, fits, group_columns, most_rows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
@@ -23,6 +23,10 @@ from brickrt.plan.cost.constants import (
     MADE_PANEL,
     MEASURED_MARGIN,
     MOST_MEMORY,
+    NARROW_ENDS,
+    NARROW_HELD,
+    NARROW_PANELS,
+    NARROW_SUMS,
     OUTPUT,
     PACED_SUM,
     PAIRED_ROW,
@@ -90,18 +94,20 @@ def may_use(graph: Graph, node: Node, algorithm: str) -> bool:
 
 
 def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> list[str]:
-    """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants. None by
-    vectors of eight lanes: a tile has too few multiply-adds beside its sums, and direct products were always faster."""
-    if device.narrow:
-        return []
+    """The levels of the scheme by which a product may be computed, in a graph with so many bytes of constants. For
+    pairs, and for sums of weights that are made meanwhile, vectors of eight lanes have too few registers."""
     known = [name for name in LEVELS if name != PAIRED or device.pairs]
-    names = [name for name in known if may_use(graph, node, name)]
+    wide = [name for name in known if not device.narrow or (name != PAIRED and not keeps_weights(name))]
+    names = [name for name in wide if may_use(graph, node, name)]
     return [name for name in names if constants * stored_growth(name) <= MOST_MEMORY * device.memory]
 
 
 def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str | None:
     """The algorithm modelled fastest for a product, cut as `strassen_brick` does; None for the direct one. Where
-    elements of K can be paired, Strassen's scheme was never faster, takes up to four times the memory and errs more."""
+    elements of K can be paired, Strassen's scheme was never faster, takes up to four times the memory and errs more.
+    Where a core multiplies two vectors of eight lanes a cycle, its sums were not found to be worth what they save."""
+    if device.narrow and not device.double_pumped:
+        return None
     names = possible_schemes(graph, node, device, constants)
     names = [PAIRED] if PAIRED in names else names
     times = {name: product_us(graph, node, device, name, constants) for name in names}
@@ -186,9 +192,11 @@ class _Work:
         return group_columns(self.device.lanes, self.levels)
 
     def brick(self, most: int) -> Shape:
-        """The best brick for up to `most` pieces, or as many as it takes for first factors to fit a quarter of L2."""
+        """The best brick for up to `most` pieces, or as many as it takes for first factors to fit a quarter of L2; by
+        vectors of eight lanes, what `matrix_us` takes for near."""
         held = self.first_bytes(self.split(np.asarray([self.out], np.int64))[1])
-        return _best_brick(self, max(most, math.ceil(held[0] / (self.device.l2 / 4))))
+        fits = self.device.l2 * (NARROW_HELD if self.device.narrow else 1 / 4)
+        return _best_brick(self, max(most, math.ceil(held[0] / fits)))
 
     def best_brick(self, most: int) -> Shape:
         """The brick modelled fastest of those that make fewer than twice `most` tasks."""
@@ -262,8 +270,22 @@ class _Work:
         each = PAIRED_ROW if self.algorithm == PAIRED else 0.0
         sums = SUM[levels] * filled * (PACED_SUM if device.paces_weights and levels else 1.0)
         moved = rows * (each + depth * sums + wide * device.lanes * chunks * OUTPUT[levels])
-        spilt = np.maximum(0.0, 1 - device.l2 / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
-        return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * read_us(1.0, device.l2 + 1, device) * spilt
+        near = NARROW_HELD * device.l2 if device.narrow else device.l2
+        spilt = np.maximum(0.0, 1 - near / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
+        behind = read_us(1.0, device.l2 + 1, device) * spilt
+        if device.narrow:
+            return self.narrow_us(products, rows, groups) + behind
+        return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * behind
+
+    def narrow_us(self, products: np.ndarray, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+        """The same by vectors of eight lanes, whose `products` alone take so long. Register tiles are small, so that
+        many end, and each reads its panels anew."""
+        device, levels, chunks = self.device, self.levels, self.chunks[0]
+        panels = F32_BYTES * PRODUCTS * (self.chunks[1] // 2**levels) * BLOCKS * device.lanes
+        tiles = -(-rows // (2**levels * most_rows(device.registers))) * groups * chunks * PRODUCTS**levels
+        ends = compute_us(NARROW_ENDS[levels], device, STRASSEN_SHARE) * tiles
+        sums = read_us(1.0, 0, device) * rows * (self.depth * SUM[levels] * NARROW_SUMS)
+        return products * (NARROW_PANELS if panels > device.l1 else 1.0) + ends + sums
 
     def first_bytes(self, rows: np.ndarray | int) -> np.ndarray:
         """Bytes of the first factors of a chunk: sums of quarters of the first operand."""

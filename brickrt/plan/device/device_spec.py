@@ -24,8 +24,8 @@ class DeviceSpec:
     not known, an equal share of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16",
     "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
 
-    `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
-    multiply-add a cycle, not two. Kernels come nearer to that lower peak.
+    `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits and Zen 1
+    those of 256: one multiply-add a cycle, not two. Kernels come nearer to that lower peak.
 
     `paces_weights` is set where two multiply-adds of 16 lanes a cycle outrun memory (`Isa.paces_weights`).
 
@@ -154,7 +154,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
         paces_weights=machine.paces_weights(isa),
-        pairs=double_pumped,  # Zen 4, which is known for it; of others it is measured
+        pairs=double_pumped and isa == "avx512",  # Zen 4, which is known for it; of others it is measured
         tiles=machine.multiplies_tiles(isa),
         byte_products=4 if machine.multiplies_bytes(isa) else 1,
         bfloat16_products=machine.bfloat16_products(isa),

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickrt.ops.cpu.amx.permission import may_use_tiles
-from brickrt.ops.cpu.isa import DOUBLE_PUMPED, TILES, Isa
+from brickrt.ops.cpu.isa import DOUBLE_PUMPED, NARROW_DOUBLE_PUMPED, TILES, Isa
 from brickrt.plan.device.cgroup import cpu_limit, read_text
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -102,11 +102,12 @@ def instruction_set() -> str:
 
 def double_pumped(isa: str) -> bool:
     """Whether the host splits the vector operations of an instruction set in two, as Zen 4 does those of 512 bits."""
-    if isa != "avx512":
+    names = {"avx512": DOUBLE_PUMPED, "avx2": NARROW_DOUBLE_PUMPED}.get(isa)
+    if names is None:
         return False
     from llvmlite import binding
 
-    return binding.get_host_cpu_name() in DOUBLE_PUMPED
+    return binding.get_host_cpu_name() in names
 
 
 def paces_weights(isa: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from llvmlite import ir
@@ -12,6 +13,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import BITS
 from brickrt.ops.cpu.emit.sizes import greatest, is_equal, least
+from brickrt.ops.cpu.isa import NARROW
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
@@ -19,6 +21,7 @@ from brickrt.ops.cpu.strassen.first_factors import FirstFactors
 from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
+ASKED = 4  # steps of a product by vectors of eight lanes in which a line of later panels is prefetched
 Masks = Sequence[ir.Value | None]  # per block of columns which lanes belong to the box, or whether the block does
 
 
@@ -182,7 +185,11 @@ class SevenProducts(SpilledTile, ABC):
         f, k, frame = self.f, self.k, self.frame
         base = f.address(self.b, f.mul(number, k.panel_stride), frame.dtype)
         channels = PRODUCTS * k.part_depth
-        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, self.prefetches(number))
+        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes)
+        if k.lanes == NARROW:
+            panel = replace(panel, ask=self.asker(number), asked=ASKED)
+        else:
+            panel = replace(panel, prefetch_more=self.prefetches(number))
         offsets = [t * k.sum_stride for t in range(self.count)]
         self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
 
@@ -199,6 +206,17 @@ class SevenProducts(SpilledTile, ABC):
             f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
         return prefetch
+
+    def asker(self, number: Index) -> Callable[[Index], None]:
+        """Emits the only prefetch of ASKED steps of product `number`. Tiles of so few sums have no time for those of
+        `prefetches`, and the processor itself fetches what lies in L2, line after line."""
+        share, lines = self.evenly(number)
+
+        def ask(c: Index) -> None:
+            for line in lines:
+                self.f.prefetch(line, self.f.mul(c, share), self.frame.dtype, near=False)
+
+        return ask
 
     def next_rows(self, number: Index) -> ir.Value:
         """Address of the rows that are read after those of product `number`."""

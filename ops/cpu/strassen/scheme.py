@@ -40,6 +40,7 @@ from brickrt.ops.cpu.strassen.sizes import (
     TileCounts,
     chunks_of,
     group_columns,
+    most_rows,
     part_rows,
     shares_panels,
     tile_rows,
@@ -182,7 +183,7 @@ class StrassenScheme(Kernel):
     @property
     def most(self) -> int:
         """Rows of a register tile, at most."""
-        return (self.isa.registers - BLOCKS - 2) // BLOCKS
+        return most_rows(self.isa.registers)
 
     @property
     def panel(self) -> int:

@@ -25,6 +25,11 @@ def group_columns(lanes: int, levels: int = 1) -> int:
     return 2**levels * BLOCKS * lanes
 
 
+def most_rows(registers: int) -> int:
+    """Rows of a register tile, at most: beside its sums, weights of all blocks and what is loaded early."""
+    return (registers - BLOCKS - 2) // BLOCKS
+
+
 def fits(op: Op, b: Sequence[int]) -> bool:
     """Whether the kernel computes an operator with constant weights of this shape: one matrix for all it is applied to.
     The images of a convolution are blocked."""

@@ -72,9 +72,11 @@ def planned(spec: DeviceSpec, core: CoreSpeeds) -> DeviceSpec:
     for level, figure in core.bytes_per_cycle.items():
         cores = spec.cores**MEMORY_SCALING if level == "memory" else spec.cores
         speeds[level] = cores * (1.0 if level == "l2" else REACHED) * BYTES[level].of(figure) * CLOCK_GHZ
+    vectors = VECTORS.of(core.vectors_per_cycle)
     return replace(
         spec,
-        peak_gflops_per_core=2 * spec.lanes * VECTORS.of(core.vectors_per_cycle) * CLOCK_GHZ,
+        peak_gflops_per_core=2 * spec.lanes * vectors * CLOCK_GHZ,
+        double_pumped=vectors <= 1 if spec.narrow else spec.double_pumped,
         bandwidth=_falling(speeds, spec),
         core_bandwidth={},
         pairs=pairs(core),

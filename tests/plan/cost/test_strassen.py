@@ -26,6 +26,11 @@ SERVER = DeviceSpec(
 PAIRING = dataclasses.replace(SERVER, pairs=True)
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
 
+SLOW = dataclasses.replace(
+    NARROW, double_pumped=True, l2=2**19, l3=2**23, peak_gflops_per_core=48.0,
+    bandwidth={"l2": 180.0, "l3": 60.0, "memory": 20.0},
+)  # fmt: skip
+
 
 def product(*shape: int, columns: int, dtype: type = np.float32) -> Graph:
     """[batch…, M, K] times constant columns."""
@@ -74,6 +79,24 @@ def test_large_products_multiply_less(shape, columns):
 )
 def test_others_are_multiplied_directly(graph):
     assert chosen(graph) is None
+
+
+def test_short_vectors_gain_where_a_core_multiplies_one_a_cycle():
+    """Tiles end often there: two levels need long sums, one level any that L1 holds the panels of."""
+    assert chosen(product(197, 768, columns=3072), SLOW) == "strassen2"
+    assert chosen(product(3136, 96, columns=384), SLOW) == "strassen"
+    assert chosen(product(197, 768, columns=3072), dataclasses.replace(SLOW, double_pumped=False)) is None
+    assert chosen(product(784, 512, columns=128), SLOW) is None
+    assert chosen(narrow_weights(512, 768, 3072), SLOW) is None
+    assert chosen(product(197, 768, columns=3072), dataclasses.replace(SLOW, pairs=True)) == "strassen2"
+
+
+def test_cores_share_weights_where_short_vectors_read_more_sums_than_l2_holds():
+    """Rows are cut, so that the first factors of a core's half are read soon enough."""
+    graph = product(197, 768, columns=3072)
+    layouts = dict.fromkeys(graph.types, "plain")
+    brick = layer_brick(CostModel(graph, layouts, SLOW, {0: "strassen2"}), 0)
+    assert brick == (99, 1536)
 
 
 def test_columns_that_are_no_constants_are_multiplied_directly():
