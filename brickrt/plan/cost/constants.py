@@ -63,6 +63,7 @@ PACED_SUM = 2.5  # times as long where weights are paced: two multiply-adds a cy
 NARROW_ENDS = {1: 15.0, 2: 130.0}  # multiply-adds that the end of a tile of eight lanes takes as long as, by levels
 NARROW_SUMS = 3.3  # times as long as sums take there, beside less arithmetic
 NARROW_HELD = 2.0  # of L2: first factors that are read soon enough there, as a core multiplies so slowly
+NARROW_ROWS = 64  # from which on the scheme is faster there than direct products
 NARROW_PANELS = 1.06  # times as long as multiply-adds take there where the panels of seven products exceed L1
 OUTPUT = {0: 3.0, 1: 14.0, 2: 32.0}  # the same per element of the output and chunk of K: what is kept and added
 PREFETCHED_HIDDEN = 0.12  # as HIDDEN, for weights that are fetched far ahead

@@ -26,6 +26,7 @@ from brickrt.plan.cost.constants import (
     NARROW_ENDS,
     NARROW_HELD,
     NARROW_PANELS,
+    NARROW_ROWS,
     NARROW_SUMS,
     OUTPUT,
     PACED_SUM,
@@ -105,8 +106,9 @@ def possible_schemes(graph: Graph, node: Node, device: DeviceSpec, constants: in
 def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> str | None:
     """The algorithm modelled fastest for a product, cut as `strassen_brick` does; None for the direct one. Where
     elements of K can be paired, Strassen's scheme was never faster, takes up to four times the memory and errs more.
-    Where a core multiplies two vectors of eight lanes a cycle, its sums were not found to be worth what they save."""
-    if device.narrow and not device.double_pumped:
+    Where a core multiplies two vectors of eight lanes a cycle, sums are not worth what they save, nor are they for few
+    rows by vectors of eight lanes at all."""
+    if device.narrow and not (device.one_a_cycle and _rows(graph, node) >= NARROW_ROWS):
         return None
     names = possible_schemes(graph, node, device, constants)
     names = [PAIRED] if PAIRED in names else names
@@ -114,7 +116,7 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     best = min(times, key=times.__getitem__, default=None)
     if best is None:
         return None
-    measured = device.double_pumped or device.paces_weights
+    measured = device.double_pumped or device.paces_weights or device.narrow
     margin = MEASURED_MARGIN if measured else STRASSEN_MARGIN
     direct = product_us(graph, node, device, None, constants)
     return best if times[best] < min(margin * direct, direct - STRASSEN_LEAST) else None
@@ -136,6 +138,12 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     arithmetic = compute_us(vectors / at_a_time, device, share)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
+
+
+def _rows(graph: Graph, node: Node) -> int:
+    """Rows of each matrix of a product."""
+    shape = graph.out(node).shape
+    return math.prod(shape[2:]) if isinstance(node.op, Conv) else shape[-2] if len(shape) > 1 else 1
 
 
 def column_dim(node: Node) -> int:

@@ -24,8 +24,11 @@ class DeviceSpec:
     not known, an equal share of all). Products of the types that `matrix_gflops_per_core` names ("tf32", "float16",
     "bfloat16") run at that peak, all else at `peak_gflops_per_core`.
 
-    `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits and Zen 1
-    those of 256: one multiply-add a cycle, not two. Kernels come nearer to that lower peak.
+    `double_pumped` is set where a core splits its vector operations in two, as Zen 4 does those of 512 bits: one
+    multiply-add a cycle, not two. Kernels come nearer to that lower peak.
+
+    `one_a_cycle` is set where it multiplies and adds one vector a cycle for any reason: what is read beside matters
+    less then.
 
     `paces_weights` is set where two multiply-adds of 16 lanes a cycle outrun memory (`Isa.paces_weights`).
 
@@ -55,6 +58,7 @@ class DeviceSpec:
     core_bandwidth: Mapping[str, float] = field(default_factory=dict, hash=False)
     matrix_gflops_per_core: Mapping[str, float] = field(default_factory=dict, hash=False)  # of matrix units, by type
     double_pumped: bool = False
+    one_a_cycle: bool = False
     paces_weights: bool = False
     pairs: bool = False
     tiles: bool = False
@@ -136,7 +140,7 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         raise ValueError(f"instruction set '{isa}' is unknown: use one of {', '.join(ISAS)}")
     isa = isa or machine.instruction_set()
     lanes, registers = ISAS[isa]
-    cpus, double_pumped = machine.usable_cpus(), machine.double_pumped(isa)
+    cpus, double_pumped, one_a_cycle = machine.usable_cpus(), machine.double_pumped(isa), machine.one_a_cycle(isa)
     cores, cached, ghz = machine.core_count(cpus), machine.caches(cpus), machine.clock_ghz()
     return DeviceSpec(
         name=machine.cpu_name(),
@@ -149,12 +153,13 @@ def host_device(isa: str | None = None) -> DeviceSpec:
         l2=cached.l2,
         l3=cached.l3,
         memory=machine.memory_bytes(),
-        peak_gflops_per_core=lanes * 2 * (1 if double_pumped else 2) * ghz,  # per unit and lane a product and a sum
+        peak_gflops_per_core=lanes * 2 * (1 if one_a_cycle else 2) * ghz,  # per unit and lane a product and a sum
         bandwidth=typical_bandwidth(cores, lanes, ghz),
         tau=max(64, 16 * cores),
         double_pumped=double_pumped,
+        one_a_cycle=one_a_cycle,
         paces_weights=machine.paces_weights(isa),
-        pairs=double_pumped and isa == "avx512",  # Zen 4, which is known for it; of others it is measured
+        pairs=double_pumped,  # Zen 4, which is known for it; of others it is measured
         tiles=machine.multiplies_tiles(isa),
         byte_products=4 if machine.multiplies_bytes(isa) else 1,
         bfloat16_products=machine.bfloat16_products(isa),

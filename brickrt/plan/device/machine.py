@@ -102,6 +102,15 @@ def instruction_set() -> str:
 
 def double_pumped(isa: str) -> bool:
     """Whether the host splits the vector operations of an instruction set in two, as Zen 4 does those of 512 bits."""
+    if isa != "avx512":
+        return False
+    from llvmlite import binding
+
+    return binding.get_host_cpu_name() in DOUBLE_PUMPED
+
+
+def one_a_cycle(isa: str) -> bool:
+    """Whether the host is known to multiply and add one vector of an instruction set a cycle."""
     names = {"avx512": DOUBLE_PUMPED, "avx2": NARROW_DOUBLE_PUMPED}.get(isa)
     if names is None:
         return False

@@ -76,7 +76,7 @@ def planned(spec: DeviceSpec, core: CoreSpeeds) -> DeviceSpec:
     return replace(
         spec,
         peak_gflops_per_core=2 * spec.lanes * vectors * CLOCK_GHZ,
-        double_pumped=vectors <= 1 if spec.narrow else spec.double_pumped,
+        one_a_cycle=vectors <= 1,
         bandwidth=_falling(speeds, spec),
         core_bandwidth={},
         pairs=pairs(core),

@@ -27,7 +27,7 @@ PAIRING = dataclasses.replace(SERVER, pairs=True)
 NARROW = dataclasses.replace(SERVER, isa="avx2", lanes=8, registers=16, double_pumped=False)
 
 SLOW = dataclasses.replace(
-    NARROW, double_pumped=True, l2=2**19, l3=2**23, peak_gflops_per_core=48.0,
+    NARROW, one_a_cycle=True, l2=2**19, l3=2**23, peak_gflops_per_core=48.0,
     bandwidth={"l2": 180.0, "l3": 60.0, "memory": 20.0},
 )  # fmt: skip
 
@@ -85,8 +85,9 @@ def test_short_vectors_gain_where_a_core_multiplies_one_a_cycle():
     """Tiles end often there: two levels need long sums, one level any that L1 holds the panels of."""
     assert chosen(product(197, 768, columns=3072), SLOW) == "strassen2"
     assert chosen(product(3136, 96, columns=384), SLOW) == "strassen"
-    assert chosen(product(197, 768, columns=3072), dataclasses.replace(SLOW, double_pumped=False)) is None
+    assert chosen(product(197, 768, columns=3072), dataclasses.replace(SLOW, one_a_cycle=False)) is None
     assert chosen(product(784, 512, columns=128), SLOW) is None
+    assert chosen(product(49, 768, columns=3072), SLOW) is None
     assert chosen(narrow_weights(512, 768, 3072), SLOW) is None
     assert chosen(product(197, 768, columns=3072), dataclasses.replace(SLOW, pairs=True)) == "strassen2"
 
