@@ -21,6 +21,7 @@ from brickrt.ops.cpu.isa import NARROW
 ROUNDER = 12582912.0
 ROUNDER_BITS = 0x4B400000
 MANTISSA_BITS = 23
+SIGMOID_SCALE = -64
 # Bits of the float just above sqrt(1/2): mantissas are taken from there up to sqrt(2).
 SQRT_HALF_BITS = 0x3F3504F3
 
@@ -35,25 +36,26 @@ LOG1P = (
     0.1288158893585205,
     -0.07859456539154053,
 )
-# erf(x)/x - 1 in x² below ERF_SPLIT, ln(1 - erf(x)) in x above.
-ERF_SPLIT = 0.921875
+# erf(x)/x - 1 in x² below ERF_SPLIT, (1 - erf(x)) ** (-1/8) in x above, up to ERF_TOP, where erf is 1.
+ERF_SPLIT, ERF_TOP = 1.2, 4.0
 ERF_SMALL = (
-    0.1283791670955126,
-    -0.37612634897232056,
-    0.11283715814352036,
-    -0.026860278099775314,
-    0.005202862434089184,
-    -0.0008160697761923075,
-    8.437511860392988e-05,
+    0.128379152,
+    -0.376125376,
+    0.112826854,
+    -0.0268201678,
+    0.00513126944,
+    -0.000756216318,
+    6.52732278e-05,
 )
 ERF_LARGE = (
-    -0.0001909105048980564,
-    -1.1276953220367432,
-    -0.6371489763259888,
-    -0.10396084189414978,
-    0.02224104106426239,
-    -0.00304676522500813,
-    0.00019629948656074703,
+    0.989095062,
+    0.190600237,
+    -0.00695116183,
+    0.129188658,
+    -0.0652858169,
+    0.0288372906,
+    -0.00608599707,
+    0.000708815861,
 )
 
 
@@ -73,17 +75,20 @@ def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     if lanes_of(x) == LANES:
         return exp_by_table(f, x)
     whole, fraction = _reduce_exponent(f, x)
-    return _scale(f, f.b.fadd(_expm1_reduced(f, fraction), fill(x.type, 1.0)), whole)
+    half = f.b.ashr(whole, fill(whole.type, 1))  # 2^whole may be out of range where the result is not
+    power = _power_of_two(f, half)
+    return f.b.fmul(f.fma(_expm1_reduced(f, fraction), power, power), _power_of_two(f, f.b.sub(whole, half)))
 
 
 def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
-    """e/(1 + e) for x < 0 and 1/(1 + e) above, e = exp(-|x|), so that nothing overflows."""
+    """1/(1 + e), e = exp(-x). All is scaled by a power of two, so that e is one in reach where the result is subnormal;
+    where e is not, it makes no difference."""
     if lanes_of(x) == LANES:
         return sigmoid_by_table(f, _at_least(f, _at_most(f, x, 104.5), -104.5))
-    one = fill(x.type, 1.0)
-    decay = _exp_above(f, f.b.fneg(_abs(f, x)))
-    above = f.b.select(f.b.fcmp_ordered("<", x, fill(x.type, 0.0)), decay, one)
-    return f.b.fdiv(above, f.b.fadd(one, decay))
+    whole, fraction = _reduce_exponent(f, _at_least(f, _at_most(f, x, 43.0), -104.5), negated=True)
+    power = _power_of_two(f, whole, SIGMOID_SCALE)
+    scale = fill(x.type, 2.0**SIGMOID_SCALE)
+    return f.b.fdiv(scale, f.b.fadd(scale, f.fma(_expm1_reduced(f, fraction), power, power)))
 
 
 def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
@@ -96,17 +101,18 @@ def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
 
 
 def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
-    """The error function: a polynomial near 0, 1 - exp(polynomial) above ERF_SPLIT."""
+    """The error function: a polynomial near 0, 1 less the eighth power of a reciprocal above ERF_SPLIT, which is so
+    little there that errors of the power do not matter."""
     if lanes_of(x) == LANES:
         return erf_by_table(f, x)
-    size = _at_most(f, _abs(f, x), 4.0)
-    small = f.fma(size, polynomial(f, f.b.fmul(size, size), ERF_SMALL), size)
-    whole, fraction = _reduce_exponent(f, polynomial(f, size, ERF_LARGE))
-    power = _power_of_two(f, whole)
-    complement = f.fma(_expm1_reduced(f, fraction), power, power)
-    large = f.b.fsub(fill(x.type, 1.0), complement)
+    one, size = fill(x.type, 1.0), _at_most(f, _abs(f, x), ERF_TOP)
+    square = f.b.fmul(size, size)
+    small = f.fma(size, horner(f, square, ERF_SMALL), size)
+    power = f.fma(horner(f, square, ERF_LARGE[1::2]), size, horner(f, square, ERF_LARGE[::2]))
+    for _ in range(3):
+        power = f.b.fmul(power, power)
     is_small = f.b.fcmp_ordered("<", size, fill(x.type, ERF_SPLIT))
-    return _with_sign(f, f.b.select(is_small, small, large), x)
+    return _with_sign(f, f.b.select(is_small, small, f.b.fsub(one, f.b.fdiv(one, power))), x)
 
 
 def log(f: FunctionEmitter, x: ir.Value) -> ir.Value:
@@ -145,6 +151,11 @@ def polynomial(f: FunctionEmitter, x: ir.Value, coefficients: Sequence[float]) -
     operations wait less for each other: a core that does another one's work beside it looks few of them ahead."""
     if lanes_of(x) == NARROW:
         return _in_pairs(f, x, [fill(x.type, c) for c in coefficients])
+    return horner(f, x, coefficients)
+
+
+def horner(f: FunctionEmitter, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
+    """The same by Horner's rule, which rounds least."""
     acc: ir.Value = fill(x.type, coefficients[-1])
     for c in reversed(coefficients[:-1]):
         acc = f.fma(acc, x, fill(x.type, c))
@@ -160,12 +171,13 @@ def _in_pairs(f: FunctionEmitter, x: ir.Value, terms: list[ir.Value]) -> ir.Valu
     return terms[0]
 
 
-def _reduce_exponent(f: FunctionEmitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """(n, r): x = n·ln 2 + r with n an i32 and |r| ≤ ln 2 / 2; a NaN comes back in r."""
-    rounder = fill(x.type, ROUNDER)
-    shifted = f.fma(x, fill(x.type, LOG2E), rounder)
+def _reduce_exponent(f: FunctionEmitter, x: ir.Value, negated: bool = False) -> tuple[ir.Value, ir.Value]:
+    """(n, r): x, or -x if `negated`, is n·ln 2 + r with n an i32 and |r| ≤ ln 2 / 2; a NaN comes back in r."""
+    rounder, sign = fill(x.type, ROUNDER), -1 if negated else 1
+    shifted = f.fma(x, fill(x.type, sign * LOG2E), rounder)
     negative = f.b.fsub(rounder, shifted)
-    r = f.fma(negative, fill(x.type, LN2_LOW), f.fma(negative, fill(x.type, LN2_HIGH), x))
+    high = f.fma(negative, fill(x.type, sign * LN2_HIGH), x)
+    r = f.fma(negative, fill(x.type, LN2_LOW), f.b.fneg(high) if negated else high)
     bits = _bits(f, shifted)
     return f.b.sub(bits, fill(bits.type, ROUNDER_BITS)), r
 
@@ -175,17 +187,10 @@ def _expm1_reduced(f: FunctionEmitter, r: ir.Value) -> ir.Value:
     return f.fma(f.b.fmul(r, r), polynomial(f, r, EXPM1), r)
 
 
-def _power_of_two(f: FunctionEmitter, n: ir.Value) -> ir.Value:
-    """2^n for -127 < n < 128."""
-    biased = f.b.add(n, fill(n.type, 127))
+def _power_of_two(f: FunctionEmitter, n: ir.Value, more: int = 0) -> ir.Value:
+    """2^(n + more) for sums from -126 to 127."""
+    biased = f.b.add(n, fill(n.type, 127 + more))
     return _from_bits(f, f.b.shl(biased, fill(n.type, MANTISSA_BITS)))
-
-
-def _scale(f: FunctionEmitter, x: ir.Value, n: ir.Value) -> ir.Value:
-    """x·2^n in two steps, because 2^n itself may be out of range where the product is not."""
-    half = f.b.ashr(n, fill(n.type, 1))
-    rest = f.b.sub(n, half)
-    return f.b.fmul(f.b.fmul(x, _power_of_two(f, half)), _power_of_two(f, rest))
 
 
 def _at_most(f: FunctionEmitter, x: ir.Value, top: float) -> ir.Value:
