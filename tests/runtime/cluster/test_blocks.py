@@ -74,7 +74,7 @@ def test_blocks_are_as_long_as_the_model_of_time_says():
     seconds = sweep_flops(stream, 0) / (EFFICIENCY * 1e9)
     assert 0 < 2 * again < bands // 4
     assert block_lengths(stream, 2, 1e6) == (bands // 4,)
-    assert block_lengths(stream, 2, seconds / (bands / 10 * SECONDS)) == (10,)
+    assert block_lengths(stream, 2, seconds / (bands / 10.5 * SECONDS)) == (10,)
     assert block_lengths(stream, 2, seconds / (1e6 * SECONDS)) == (2 * again,)
 
 
