@@ -108,10 +108,10 @@ def choose_product(graph: Graph, node: Node, device: DeviceSpec, constants: int)
     elements of K can be paired, Strassen's scheme was never faster, takes up to four times the memory and errs more.
     Where a core multiplies two vectors of eight lanes a cycle, sums are not worth what they save, nor are they for few
     rows by vectors of eight lanes at all."""
-    if device.narrow and not (device.one_a_cycle and _rows(graph, node) >= NARROW_ROWS):
-        return None
     names = possible_schemes(graph, node, device, constants)
     names = [PAIRED] if PAIRED in names else names
+    if device.narrow:
+        names = [name for name in names if _Work.of(graph, node, device, name, constants).pays_narrow]
     times = {name: product_us(graph, node, device, name, constants) for name in names}
     best = min(times, key=times.__getitem__, default=None)
     if best is None:
@@ -138,12 +138,6 @@ def product_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | No
     arithmetic = compute_us(vectors / at_a_time, device, share)
     read = _far_us(out.size // columns * depth * 4, _moved(graph, node), device)
     return overlapped_us(arithmetic, read_us(weights.nbytes, max(weights.nbytes, constants), device) + read)
-
-
-def _rows(graph: Graph, node: Node) -> int:
-    """Rows of each matrix of a product."""
-    shape = graph.out(node).shape
-    return math.prod(shape[2:]) if isinstance(node.op, Conv) else shape[-2] if len(shape) > 1 else 1
 
 
 def column_dim(node: Node) -> int:
@@ -199,12 +193,21 @@ class _Work:
         """Columns of a group of register tiles: bricks are cut at multiples of it."""
         return group_columns(self.device.lanes, self.levels)
 
+    @property
+    def pays_narrow(self) -> bool:
+        """Whether the scheme was found to be faster by vectors of eight lanes."""
+        return self.device.one_a_cycle and self.whole_rows >= NARROW_ROWS
+
+    @property
+    def whole_rows(self) -> int:
+        """Rows of each matrix."""
+        return int(self.split(np.asarray([self.out], np.int64))[1][0])
+
     def brick(self, most: int) -> Shape:
         """The best brick for up to `most` pieces, or as many as it takes for first factors to fit a quarter of L2; by
         vectors of eight lanes, what `matrix_us` takes for near."""
-        held = self.first_bytes(self.split(np.asarray([self.out], np.int64))[1])
-        fits = self.device.l2 * (NARROW_HELD if self.device.narrow else 1 / 4)
-        return _best_brick(self, max(most, math.ceil(held[0] / fits)))
+        near = NARROW_HELD if self.device.narrow else 1 / 4
+        return _best_brick(self, max(most, math.ceil(self.first_bytes(self.whole_rows) / (near * self.device.l2))))
 
     def best_brick(self, most: int) -> Shape:
         """The brick modelled fastest of those that make fewer than twice `most` tasks."""
@@ -271,29 +274,36 @@ class _Work:
         rows, groups = -(-rows // parts) * parts, -(-columns // self.unit)
         taken = np.maximum(rows, PAIRED_ROWS) if self.algorithm == PAIRED else rows
         wide = groups * self.unit // device.lanes
-        filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
         products = compute_us(1.0, device, STRASSEN_SHARE) * (taken * depth * wide * time_share(self.algorithm))
+        if device.narrow:
+            return self.narrow_us(products, rows, wide)
         if keeps_weights(self.algorithm):
             products = products + compute_us(MADE_PANEL, device, 1.0) * (growth(levels) * depth * wide)
+        filled = 1 + np.minimum(1.0, self.first_bytes(rows) / device.l2)
         each = PAIRED_ROW if self.algorithm == PAIRED else 0.0
         sums = SUM[levels] * filled * (PACED_SUM if device.paces_weights and levels else 1.0)
         moved = rows * (each + depth * sums + wide * device.lanes * chunks * OUTPUT[levels])
-        near = NARROW_HELD * device.l2 if device.narrow else device.l2
-        spilt = np.maximum(0.0, 1 - near / self.held_bytes(rows, wide)) * self.first_bytes(rows) * chunks * groups
-        behind = read_us(1.0, device.l2 + 1, device) * spilt
-        if device.narrow:
-            return self.narrow_us(products, rows, groups) + behind
-        return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * behind
+        return products + read_us(1.0, 0, device) * moved + SPILT_FACTORS * self.behind_us(rows, wide, device.l2)
 
-    def narrow_us(self, products: np.ndarray, rows: np.ndarray, groups: np.ndarray) -> np.ndarray:
+    def narrow_us(self, products: np.ndarray, rows: np.ndarray, wide: np.ndarray) -> np.ndarray:
         """The same by vectors of eight lanes, whose `products` alone take so long. Register tiles are small, so that
         many end, and each reads its panels anew."""
-        device, levels, chunks = self.device, self.levels, self.chunks[0]
+        device, levels = self.device, self.levels
         panels = F32_BYTES * PRODUCTS * (self.chunks[1] // 2**levels) * BLOCKS * device.lanes
-        tiles = -(-rows // (2**levels * most_rows(device.registers))) * groups * chunks * PRODUCTS**levels
+        tiles = -(-rows // (2**levels * most_rows(device.registers))) * self.swept_groups(wide) * PRODUCTS**levels
         ends = compute_us(NARROW_ENDS[levels], device, STRASSEN_SHARE) * tiles
         sums = read_us(1.0, 0, device) * rows * (self.depth * SUM[levels] * NARROW_SUMS)
-        return products * (NARROW_PANELS if panels > device.l1 else 1.0) + ends + sums
+        slower = NARROW_PANELS if panels > device.l1 else 1.0
+        return products * slower + ends + sums + self.behind_us(rows, wide, NARROW_HELD * device.l2)
+
+    def swept_groups(self, wide: np.ndarray) -> np.ndarray:
+        """Groups of tiles of `wide` vectors of columns, each once for every chunk."""
+        return wide * self.device.lanes // self.unit * self.chunks[0]
+
+    def behind_us(self, rows: np.ndarray, wide: np.ndarray, near: float) -> np.ndarray:
+        """Time to read, for each group of columns, the first factors that are not among the `near` bytes at hand."""
+        far = np.maximum(0.0, 1 - near / self.held_bytes(rows, wide)) * self.first_bytes(rows)
+        return read_us(1.0, self.device.l2 + 1, self.device) * far * self.swept_groups(wide)
 
     def first_bytes(self, rows: np.ndarray | int) -> np.ndarray:
         """Bytes of the first factors of a chunk: sums of quarters of the first operand."""

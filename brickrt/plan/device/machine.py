@@ -102,11 +102,7 @@ def instruction_set() -> str:
 
 def double_pumped(isa: str) -> bool:
     """Whether the host splits the vector operations of an instruction set in two, as Zen 4 does those of 512 bits."""
-    if isa != "avx512":
-        return False
-    from llvmlite import binding
-
-    return binding.get_host_cpu_name() in DOUBLE_PUMPED
+    return isa == "avx512" and one_a_cycle(isa)
 
 
 def one_a_cycle(isa: str) -> bool:

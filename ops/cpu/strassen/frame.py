@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from llvmlite import ir
@@ -185,38 +184,28 @@ class SevenProducts(SpilledTile, ABC):
         f, k, frame = self.f, self.k, self.frame
         base = f.address(self.b, f.mul(number, k.panel_stride), frame.dtype)
         channels = PRODUCTS * k.part_depth
-        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes)
-        if k.lanes == NARROW:
-            panel = replace(panel, ask=self.asker(number), asked=ASKED)
-        else:
-            panel = replace(panel, prefetch_more=self.prefetches(number))
+        prefetch = self.prefetches(number)
+        more, ask = (None, prefetch) if k.lanes == NARROW else (prefetch, None)
+        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, more, ask=ask, asked=ASKED)
         offsets = [t * k.sum_stride for t in range(self.count)]
         self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
 
     def prefetches(self, number: Index) -> Callable[[Index], None]:
         """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
-        its share, and a line of the next product's rows."""
-        f, frame = self.f, self.frame
-        share, lines = self.evenly(number) if self.k.isa.paces_weights else self.early(number)
-        rows = self.next_rows(number)
+        its share, and a line of the next product's rows. By vectors of eight lanes tiles have no time for so many: a
+        line of later panels is all that ASKED steps ask for, and the processor itself fetches what lies in L2."""
+        f, k, frame = self.f, self.k, self.frame
+        narrow = k.lanes == NARROW
+        share, lines = self.evenly(number) if k.isa.paces_weights or narrow else self.early(number)
+        rows = None if narrow else self.next_rows(number)
 
         def prefetch(c: Index) -> None:
             for line in lines:
                 f.prefetch(line, f.mul(c, share), frame.dtype, near=False)
-            f.prefetch(rows, f.mul(c, LINE), frame.dtype)
+            if rows is not None:
+                f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
         return prefetch
-
-    def asker(self, number: Index) -> Callable[[Index], None]:
-        """Emits the only prefetch of ASKED steps of product `number`. Tiles of so few sums have no time for those of
-        `prefetches`, and the processor itself fetches what lies in L2, line after line."""
-        share, lines = self.evenly(number)
-
-        def ask(c: Index) -> None:
-            for line in lines:
-                self.f.prefetch(line, self.f.mul(c, share), self.frame.dtype, near=False)
-
-        return ask
 
     def next_rows(self, number: Index) -> ir.Value:
         """Address of the rows that are read after those of product `number`."""
