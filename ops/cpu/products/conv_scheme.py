@@ -109,11 +109,13 @@ class ConvScheme(Kernel):
     @cached_property
     def walks_taps(self) -> bool:
         """Whether a row is computed pixel by pixel, by a loop over its taps: the same code for all boxes, where that of
-        register tiles would be too long."""
+        register tiles would be too long. Tiles of weights that are not packed tell it, of which alone `classify`
+        knows: were it told by others, a kernel could have tiles of rows that its class says nothing of."""
         if self.decided:
             return self.decided[2]
         tile_code = STRAIGHT_CODE if self.group_in == 1 else 1
-        return not self.flat and self.row_window.is_long(self.out.shape[-1], self.tile[1], tile_code, self.tap_code)
+        _, pixels = replace(self, packed=(False,) * len(self.packed)).tile
+        return not self.flat and self.row_window.is_long(self.out.shape[-1], pixels, tile_code, self.tap_code)
 
     @property
     def row_class(self) -> tuple[int, int, int, int]:

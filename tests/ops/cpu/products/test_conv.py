@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
@@ -12,6 +12,7 @@ from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products import row_tiles
 from brickrt.ops.cpu.products.conv import ConvKernel
+from brickrt.ops.cpu.products.conv_scheme import ANY_ROW
 from brickrt.ops.cpu.sized_kernel import emit_sized
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
@@ -120,6 +121,23 @@ def test_taps_that_are_walked(monkeypatch, name, isa):
     """As rows are computed that would be too much code."""
     monkeypatch.setattr(row_tiles, "MOST_TAPS", 1)
     check_conv((CASES | LONG)[name], isa, scratch=False)
+
+
+@pytest.mark.parametrize(("kernel", "pad", "x", "m"), [(183, 37, (13, 2, 265), 18), (126, 73, (14, 1, 73), 27)])
+def test_packed_weights_do_not_decide_which_taps_are_walked(kernel, pad, x, m):
+    """Tiles of channels differ, as the last block of few outputs is another one where weights are packed. Classes of
+    boxes, which know of no packing, tell the rows of tiles; a kernel that disagreed wrote nothing."""
+    op, f32 = conv((1, kernel), pads=(0, pad)), np.dtype(np.float32)
+    ins = (TensorType((1, *x), f32), TensorType((m, x[0], 1, kernel), f32))
+    out = op.infer(ins)
+    operands = dense(ins[0], 8), dense(ins[1], 1)
+    walks = set()
+    for packed in (False, True):
+        _, [shape_class, *_] = ConvKernel.classify(op, operands, dense(out, 8), Boxes.whole(out.shape), AVX2)
+        scheme = ConvKernel(op, operands, dense(out, 8), AVX2, (False, packed), shape_class)
+        walks.add(scheme.walks_taps)
+        assert scheme.walks_taps == (tuple(shape_class[2:]) == ANY_ROW)
+    assert len(walks) == 1
 
 
 def test_walked_taps_of_weights_that_are_no_constants(monkeypatch):
@@ -250,6 +268,7 @@ def test_random_windows(case):
 
 @settings(max_examples=6, deadline=None)
 @given(random_cases())
+@example(ConvCase(conv((1, 1), (1, 2), pads=(0, 1), end=(0, 4)), (2, 2, 6), 17))
 def test_random_windows_whose_taps_are_walked(case):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_tiles, "MOST_TAPS", 1)
