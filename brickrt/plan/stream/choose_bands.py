@@ -11,6 +11,7 @@ from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import UNLIKE, StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
+from brickrt.plan.stream.strip_parts import strip_edges
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -236,7 +237,7 @@ def _heights(planner: StreamPlanner) -> list[int]:
 
 
 def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:
-    """Strips to try, whole rows first."""
+    """Strips to try, whole rows first, each cut once."""
     graph = planner.plan.graph
     swept = planner.network.swept
     behind = max(
@@ -245,7 +246,11 @@ def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:
         default=(),
     )
     found = (_spread(parts, behind) for parts in (STRIPS if planner.may_cut else (1,)))
-    yield from dict.fromkeys(strips for strips in found if strips is not None)
+    cuts: dict[tuple[int, ...], tuple[int, ...]] = {}
+    for strips in found:
+        if strips is not None:
+            cuts.setdefault(strip_edges(graph, swept, strips), strips)
+    yield from cuts.values()
 
 
 def _spread(parts: int, extents: tuple[int, ...]) -> tuple[int, ...] | None:

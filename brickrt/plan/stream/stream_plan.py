@@ -30,7 +30,7 @@ from brickrt.plan.stream.band_storage import (
 from brickrt.plan.stream.equal_bands import equal_bands, row_repeats, share_of_new_bands
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
-from brickrt.plan.stream.strip_parts import Standing, strip_extents, strip_parts
+from brickrt.plan.stream.strip_parts import Standing, inner_strips, strip_extents, strip_parts
 from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
 from brickrt.plan.stream.units.band_units import as_units
@@ -300,9 +300,9 @@ class StreamPlanner:
     def _standing(self) -> Standing:
         """Which strips stand for all others: the one in the middle, unless one holds more columns, as where an image
         is mirrored: then each stands for itself."""
-        parts = [part for part, _ in strip_parts(self.plan.graph, self.network.swept, PROBED, "each")]
-        middle = len(parts) // 2
-        beside = max(0, middle - 1)
+        graph, swept = self.plan.graph, self.network.swept
+        parts = [part for part, _ in strip_parts(graph, swept, PROBED, "each")]
+        middle, beside = inner_strips(graph, swept, PROBED)
         for extents in strip_extents(self.network, parts).values():
             usual, more = extents[middle], extents - extents[middle]
             unlike = more > np.maximum(usual // 8, COLUMNS)

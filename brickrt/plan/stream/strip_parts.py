@@ -27,12 +27,9 @@ def strip_parts(
 ) -> list[tuple[dict[str, Boxes], int]]:
     """The parts of the graph's outputs that strips compute, strip by strip, and for how many strips each stands.
     `strips` has how many there are along each axis behind the rows."""
-    outputs = [name for name in graph.outputs if name in swept.level]
-    columns = {name: graph.types[name].shape[swept.axes.of(name) + 1 :] for name in outputs}
+    outputs, columns = _columns(graph, swept)
     cuts = []
-    for axis, count in enumerate(strips):
-        widest = max((shape[axis] for shape in columns.values() if len(shape) > axis), default=1)
-        edge = even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
+    for widest, edge in zip(_widest(columns, strips), strip_edges(graph, swept, strips), strict=True):
         ends = np.minimum(np.arange(-(-widest // edge) + 1) * edge, widest) / max(1, widest)
         cuts.append(_standing([(float(a), float(b), 1) for a, b in pairwise(ends)], standing))
     found = []
@@ -44,6 +41,26 @@ def strip_parts(
                 box.lo[:, k], box.hi[:, k] = round(start * extent), round(end * extent)
         found.append((part, math.prod(times for _, _, times in ranges)))
     return found
+
+
+def strip_edges(graph: Graph, swept: SweptTensors, strips: tuple[int, ...]) -> tuple[int, ...]:
+    """Columns of a strip along each axis behind the rows: two numbers of strips with the same edges are one cut."""
+    _, columns = _columns(graph, swept)
+    return tuple(
+        even_edges(widest, COLUMNS if widest >= 8 * COLUMNS else COLUMNS // 4, count)[0]
+        for widest, count in zip(_widest(columns, strips), strips, strict=True)
+    )
+
+
+def inner_strips(graph: Graph, swept: SweptTensors, strips: tuple[int, ...]) -> tuple[int, int]:
+    """The numbers of the strip in the middle along each axis, and of the one before it along the first."""
+    _, columns = _columns(graph, swept)
+    edges = strip_edges(graph, swept, strips)
+    counts = [-(-widest // edge) for widest, edge in zip(_widest(columns, strips), edges, strict=True)]
+    middle = 0
+    for count in counts:
+        middle = middle * count + count // 2
+    return middle, max(0, middle - math.prod(counts[1:]))
 
 
 def strip_extents(network: Network, parts: Sequence[Mapping[str, Boxes]]) -> dict[str, np.ndarray]:
@@ -65,6 +82,17 @@ def strip_extents(network: Network, parts: Sequence[Mapping[str, Boxes]]) -> dic
                 region = whole_blocks(region, network.blocks[name], graph.types[name].shape)
             needed[name] = region.union(needed[name]) if name in needed else region
     return {name: boxes.extents for name, boxes in needed.items() if name in stored and name in swept.level}
+
+
+def _columns(graph: Graph, swept: SweptTensors) -> tuple[list[str], dict[str, tuple[int, ...]]]:
+    """The outputs that have rows, and the extents of each behind them."""
+    outputs = [name for name in graph.outputs if name in swept.level]
+    return outputs, {name: graph.types[name].shape[swept.axes.of(name) + 1 :] for name in outputs}
+
+
+def _widest(columns: Mapping[str, tuple[int, ...]], strips: tuple[int, ...]) -> list[int]:
+    """The largest extent of any output along each axis that strips cut."""
+    return [max((shape[k] for shape in columns.values() if len(shape) > k), default=1) for k in range(len(strips))]
 
 
 def _stacked(boxes: Sequence[Boxes]) -> Boxes:

@@ -90,10 +90,15 @@ def _paced_sizes(tiles: int, planes: int, ob: int, registers: int) -> Sizes:
         each = -(-blocks // -(-blocks // most))
         run = min(planes, max(1, SHARED_TILES // (t * each)))
         step = run * (max(t * ob, LATENCY) / (2 * ob) + STEP)
-        groups = [each * step] * (blocks // each) + [blocks % each * step] * (blocks % each > 0)
-        cycles = sum(max(us, WEIGHTS) + SHOWN * min(us, WEIGHTS) for us in groups) / run
-        tries.append((cycles, -t, Sizes(t, t * each, run)))
+        cycles = blocks // each * _beside_weights(each * step)
+        cycles += _beside_weights(blocks % each * step) if blocks % each else 0.0
+        tries.append((cycles / run, -t, Sizes(t, t * each, run)))
     return min(tries)[-1]
+
+
+def _beside_weights(products: float) -> float:
+    """Cycles of a group's products while its weights come."""
+    return max(products, WEIGHTS) + SHOWN * min(products, WEIGHTS)
 
 
 def choose_tiled_sizes(tiles: int, planes: int, weight_bytes: int) -> Sizes:

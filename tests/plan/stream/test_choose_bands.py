@@ -21,11 +21,12 @@ from brickrt.plan.stream.choose_bands import (
     TooLittleMemory,
     _Candidates,
     _least,
+    _strips,
     choose_bands,
 )
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
-from brickrt.plan.stream.strip_parts import strip_extents, strip_parts
+from brickrt.plan.stream.strip_parts import strip_edges, strip_extents, strip_parts
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.onnx_models import model, node, tensor
@@ -159,6 +160,18 @@ def test_extents_of_strips_are_those_of_their_schedules(name: str, size: int):
             across = [k for k in range(len(extents)) if k != swept.axes.of(output)]
             assert [found[output][strip].tolist()[k] for k in across] == [extents[k] for k in across], output
     assert len(parts) == 4
+
+
+def test_the_strip_in_the_middle_stands_for_those_of_volumes_too():
+    """Cut along two axes, it is inside along both; numbers of strips that are one cut are tried once."""
+    volume = planner("unet3d", 512)
+    some, every = (volume.stream_plan(16, (3, 3), sample) for sample in (True, False))
+    assert len(some.sweeps) == 1 and some.sweeps[0].times == len(every.sweeps) == 9
+    slices = find_inplace_slices(volume.plan)
+    sampled, whole = (project_stream(one, slices, 2, RUNTIME).total for one in (some, every))
+    assert abs(whole - sampled) <= SAMPLING
+    cuts = [strip_edges(volume.plan.graph, volume.network.swept, strips) for strips in _strips(volume)]
+    assert len(set(cuts)) == len(cuts) > 5
 
 
 POSITIONS = np.random.default_rng(3).standard_normal((1, 3, 512, 1)).astype(np.float32)

@@ -109,3 +109,9 @@ def test_bits_of_any_shape(channels, outputs, planes, sides, edge, seed):
     how = {"blocks": [16, 1], "out_block": 16, "packed": [False, True], "kernel_cls": WinogradMaker(edge)}
     asked, alone = (run_kernel(op, arrays, box, isa, **how) for isa in (PACED, HOST))
     assert asked.tobytes() == alone.tobytes()
+
+
+def test_sizes_are_known_for_images_of_any_size() -> None:
+    """Groups are counted, not gone through: bands of 2^40 tiles are planned as those of a few."""
+    few, many = (choose_sizes(tiles, 1, 2, 32, 2 * NEAR, paced=True) for tiles in (10**6, 2**40))
+    assert (few.t, few.run) == (many.t, many.run)
