@@ -70,10 +70,9 @@ class Boxes:
         return Boxes(np.zeros_like(hi), hi)
 
     def copies(self, n: int) -> Boxes:
-        """`n` boxes like the only one here. Ends along an axis lie together in memory, as NumPy is quick with many."""
-        lo, hi = (np.empty((self.rank, n), np.int64).T for _ in range(2))
-        lo[:], hi[:] = self.lo, self.hi
-        return Boxes(lo, hi)
+        """`n` boxes like each one here, those like the first first. Ends along an axis lie together in memory, as NumPy
+        is quick with many."""
+        return Boxes(*(np.repeat(ends.T, n, axis=1).T for ends in (self.lo, self.hi)))
 
     @staticmethod
     def one(lo: Sequence[int], hi: Sequence[int]) -> Boxes:

@@ -30,7 +30,7 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.stream.row_axes import RowAxes
-from brickrt.plan.stream.rows.swept_rows import BandBoxes, Columns, SweptRows, box_around, joined
+from brickrt.plan.stream.rows.swept_rows import UNREAD, BandBoxes, Columns, SweptRows, box_around, boxes_around, joined
 from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
 
@@ -38,7 +38,6 @@ MOST_AHEAD = 256  # bands before the first output row
 SPARE_AHEAD = 4  # more of them than were needed last time
 JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
 FAR = 8  # times the usual rows that would be computed at once, where rows of a tensor are read that far apart
-_FAR = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -205,12 +204,12 @@ class _Scheduler:
         swept, graph = network.swept, network.graph
         self.filed = filed = (*graph.outputs, *network.spilled)
         self.targets = tuple(dict.fromkeys(n for n in (*swept.collected, *filed) if swept.level.get(n) == number))
-        self.spilled = [name for name in network.spilled if swept.level[name] < number]
+        self.spilled = [n for n in network.spilled if swept.level[n] < number]
         self.known = {n for n, level in swept.collected.items() if level < number} | network.resident
         bands = max(1, -(-network.tall // rows))
         self.sampled = most is not None and most < bands
         self.bands = ahead + (most if most is not None and most < bands else bands)
-        self.idle = [ahead] * len(parts)  # bands at the beginning that compute nothing
+        self.idle = np.full(len(parts), ahead)  # bands at the beginning that compute nothing, of each part
         self.needed: dict[str, Boxes] = {}
         self.read: dict[str, Boxes] = {}  # of what is known
         for name in self.targets:
@@ -252,7 +251,7 @@ class _Scheduler:
         for name, regions in self.read.items():
             for found, region in zip(self.found, self._parts(regions), strict=True):
                 self._follow(found, name, region)
-        idle = [0] * len(self.found) if self.late else self.idle
+        idle = [0] * len(self.found) if self.late else self.idle.tolist()
         return [found.without_first(n) if n else found for found, n in zip(self.found, idle, strict=True)]
 
     def _parts(self, boxes: Boxes) -> list[Boxes]:
@@ -271,10 +270,7 @@ class _Scheduler:
         boxes = self.needed[output] if output in self.network.inplace else self._compute(output)
         for node in partials:
             assert isinstance(node.op, Segmented)
-            needed = self.needed[node.output]
-            made = self._parts(node.op.made_of(boxes))
-            for found, one, computed in zip(self.found, self._parts(needed), made, strict=True):
-                self._note(found, node.output, one, one.empty, computed)
+            self._note(node.output, node.op.made_of(boxes))
         self._inside(unit, boxes)
         return True
 
@@ -329,66 +325,76 @@ class _Scheduler:
 
     def _compute(self, name: str) -> Boxes:
         """The boxes that bands compute of a tensor all of whose readers are known: never many more rows than usual."""
-        return joined([self._compute_part(at, name, one) for at, one in enumerate(self._parts(self.needed[name]))])
+        needed = self.needed[name]
+        some = self._by_part(~needed.empty)
+        reach, first = self._reached(name, needed, some)
+        begins = np.concatenate([first[:, None], reach[:, :-1]], axis=1)
+        found = reach[:, -1] > first
+        self.idle = np.minimum(self.idle, np.where(found, (reach > first[:, None]).argmax(axis=1), self.bands))
+        computed = self._repeated(boxes_around(needed, some), self.axes.of(name), begins.reshape(-1), reach.reshape(-1))
+        return self._note(name, computed)
 
-    def _compute_part(self, at: int, name: str, needed: Boxes) -> Boxes:
-        """The same for the part with this number."""
-        empty, axis = needed.empty, self.axes.of(name)
-        reach, first = self._reached(name, needed, ~empty)
-        lo = np.concatenate([np.full(1, first), reach[:-1]])
-        self.idle[at] = min(self.idle[at], int((reach > first).argmax()) if reach[-1] > first else self.bands)
-        computed = self._repeated(box_around(needed, ~empty), axis, lo, reach)
-        return self._note(self.found[at], name, needed, empty, computed)
+    def _by_part(self, values: np.ndarray) -> np.ndarray:
+        """Values of all bands of the first part, then of the second, and so on, as [parts, bands]."""
+        return values.reshape(len(self.found), self.bands)
 
     def _repeated(self, whole: Boxes, axis: int, lo: np.ndarray, hi: np.ndarray) -> Boxes:
-        """A box for each band: one box with other ends of its rows."""
-        each = whole.copies(self.bands)
+        """A box for each band: the box of its part with other ends of its rows."""
+        each = whole.copies(len(lo) // len(whole))
         each.lo[:, axis], each.hi[:, axis] = lo, hi
         return each
 
-    def _note(self, found: BandSchedule, name: str, needed: Boxes, empty: np.ndarray, computed: Boxes) -> Boxes:
-        """Keeps the rows of a tensor of which `needed` is read, where not `empty`, and `computed` made."""
-        axis = self.axes.of(name)
-        lo, hi = (ends[:, axis] for ends in (computed.lo, computed.hi))
-        read = np.where(empty, _FAR, needed.lo[:, axis])
-        keep = np.minimum(np.minimum.accumulate(read[::-1])[::-1], lo)
-        found.rows[name] = self.network.columns.rows(SweptRows(keep, lo, hi))
-        found.across[name] = box_around(computed, ~computed.empty)
+    def _note(self, name: str, computed: Boxes) -> Boxes:
+        """Keeps the rows of a tensor that bands read and make."""
+        axis, needed = self.axes.of(name), self.needed[name]
+        lo, hi, read = (self._by_part(ends[:, axis]) for ends in (computed.lo, computed.hi, needed.lo))
+        read = np.where(self._by_part(needed.empty), UNREAD, read)
+        keep = np.minimum(np.minimum.accumulate(read[:, ::-1], axis=1)[:, ::-1], lo)
+        across = boxes_around(computed, self._by_part(~computed.empty))
+        for at, found in enumerate(self.found):
+            found.rows[name] = self.network.columns.rows(SweptRows(keep[at], lo[at], hi[at]))
+            found.across[name] = across[at]
         return computed
 
     def _follow(self, found: BandSchedule, name: str, region: Boxes) -> None:
         """Counts rows of a tensor that is known whole from the first that is still read: so bands are alike."""
         some = ~region.empty
-        read = np.where(some, region.lo[:, self.axes.of(name)], _FAR)
+        read = np.where(some, region.lo[:, self.axes.of(name)], UNREAD)
         first = np.minimum.accumulate(read[::-1])[::-1]
-        first = np.minimum(first, first[first < _FAR].max(initial=0))
+        first = np.minimum(first, first[first < UNREAD].max(initial=0))
         found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
         found.across[name] = box_around(region, some)
 
-    def _reached(self, name: str, needed: Boxes, some: np.ndarray) -> tuple[np.ndarray, int]:
-        """End of the rows that are computed by the end of each band, and the first row of all; `some` are the bands
-        that need any."""
-        axis = self.axes.of(name)
-        if not some.any():
-            return np.zeros(self.bands, np.int64), 0
-        first = int(needed.lo[some, axis].min())
-        reach = np.maximum(np.maximum.accumulate(np.where(some, needed.hi[:, axis], 0)), first)
-        start = int(some.argmax())
-        share = self._share(reach, first, start)
-        usual = max(share, int(np.diff(reach[start:]).max(initial=0)))
-        if name in self.axes.rolls.starts:
-            usual = int(reach[-1]) - first
-        elif usual > (JUMPS if self.axes.rolls.starts else FAR) * share:  # rows between its ends are not read
-            start, usual = self.bands - 1, JUMPS * share
-        ramp = np.arange(start + 1) * usual  # going back from there, no band computes more than the usual rows
-        early = np.maximum.accumulate((reach[: start + 1] - ramp)[::-1])[::-1] + ramp
-        reach[:start] = np.maximum(early[:start], first)
-        self.late = max(self.late, -(-(int(reach[0]) - first) // max(1, usual)) - 1)
+    def _reached(self, name: str, needed: Boxes, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """End of the rows that are computed by the end of each band, [parts, bands], and the first row of all, [parts];
+        `some` are the bands that need any."""
+        axis, rolls = self.axes.of(name), self.axes.rolls
+        lo, hi = (self._by_part(ends[:, axis]) for ends in (needed.lo, needed.hi))
+        first, start = np.where(some, lo, UNREAD).min(axis=1), some.argmax(axis=1)
+        first[~some.any(axis=1)] = 0
+        reach = np.maximum(np.maximum.accumulate(np.where(some, hi, 0), axis=1), first[:, None])
+        share, bands = self._share(reach, first, start), np.arange(self.bands)
+        fresh = np.where(bands[1:] > start[:, None], np.diff(reach, axis=1), 0).max(axis=1, initial=0)
+        usual = np.maximum(share, fresh)
+        if name in rolls.starts:
+            usual = reach[:, -1] - first
+        else:  # where rows are far apart, those between its ends are not read
+            apart = usual > (JUMPS if rolls.starts else FAR) * share
+            start, usual = np.where(apart, self.bands - 1, start), np.where(apart, JUMPS * share, usual)
+        ramp = bands * usual[:, None]  # going back from the start, no band computes more than the usual rows
+        early = np.where(bands <= start[:, None], reach - ramp, -UNREAD)
+        early = np.maximum.accumulate(early[:, ::-1], axis=1)[:, ::-1] + ramp
+        reach = np.where(bands < start[:, None], np.maximum(early, first[:, None]), reach)
+        late = -(-(reach[:, 0] - first) // np.maximum(1, usual)) - 1
+        self.late = max(self.late, int(late.max()))
         return reach, first
 
-    def _share(self, reach: np.ndarray, first: int, start: int) -> int:
-        """The rows of a band, where all bands that give results have the same. Of a sample those from the band `start`
-        on count, as what is read before stands beside far more bands than it has."""
-        if self.sampled and start + 1 < self.bands:
-            return -(-(int(reach[-1]) - int(reach[start])) // (self.bands - 1 - start))
-        return -(-(int(reach[-1]) - first) // (self.bands - self.ahead))
+    def _share(self, reach: np.ndarray, first: np.ndarray, start: np.ndarray) -> np.ndarray:
+        """The rows of a band, where all bands that give results have the same, [parts]. Of a sample those from the band
+        `start` on count, as what is read before stands beside far more bands than it has."""
+        share = -(-(reach[:, -1] - first) // (self.bands - self.ahead))
+        if not self.sampled:
+            return share
+        later = self.bands - 1 - start
+        rows = reach[:, -1] - reach[np.arange(len(reach)), start]
+        return np.where(later > 0, -(-rows // np.maximum(1, later)), share)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
@@ -19,6 +19,7 @@ MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take
 COARSEST = 64  # rows to one of a tensor with which bands still advance
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
+NEARLY = 1.05  # times what others take, up to which bands of another height may take less
 LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share
 TRIES = 4  # plans made in full, of which a sample was within the limit
 TABLES = 16 * MIB  # of tables that taller bands may save some of
@@ -97,30 +98,32 @@ def _search(
     numbers = list(_strips(planner))
     for at, strips in enumerate(numbers):
         near = heights.index(least.plan.rows) if least else len(heights) - 1
-        if at == 1:  # in whole rows a network often fits, and then no strips are tried
-            planner.expect(heights[near], numbers[at:])
-        fits, smallest = _tallest(_Candidates(planner, slices, asked, strips, SHORT, found, full, gains), heights, near)
-        known = fits or smallest
-        assert known is not None
-        if (fits is None or fits.plan.rows < heights[0]) and _keeps_much(known):
-            taller = heights[: heights.index(known.plan.rows) + (fits is None)]
-            other, small = _tallest(
-                _Candidates(planner, slices, asked, strips, LONG, found, full, gains), taller, len(taller) - 1
-            )
-            smallest = min((one for one in (smallest, small) if one), key=lambda one: one.memory.total, default=None)
-            fits = min((one for one in (fits, other) if one), key=lambda one: one.us, default=None)
-        if smallest is not None and fits is None:
-            idle = 0 if least is None or smallest.memory.total < LESS * least.memory.total else idle + 1
-            least = min((one for one in (least, smallest) if one), key=lambda one: one.memory.total)
-            if idle == IDLE:
-                break
+        if at and best is None:  # in whole rows a network often fits, and then no strips are tried
+            planner.expect(numbers[at:])
+        short, long = (
+            _Candidates(planner, slices, asked, strips, saved, found, full, gains) for saved in (SHORT, LONG)
+        )
+        fits, smallest = _either(short, long, heights, near, bool(least and least.plan.saved == LONG))
         if fits is not None:
             if best is not None and fits.us >= best.us:
                 break
             best = fits
             if best.plan.rows == heights[0]:
                 break
+        elif smallest is not None:
+            idle = 0 if least is None or smallest.memory.total < LESS * least.memory.total else idle + 1
+            least = min((one for one in (least, smallest) if one), key=lambda one: one.memory.total)
+            following = numbers[at + 1 : at + 2]
+            if idle == IDLE or (idle and following and _in_strips(smallest, following[0]) >= least.memory.total):
+                break
     return best, least
+
+
+def _in_strips(one: Candidate, strips: tuple[int, ...]) -> float:
+    """About what the same bands take in more strips: each strip has tables, and rows that are as much shorter."""
+    memory, more = one.memory, math.prod(strips) / max(1, math.prod(one.plan.strips))
+    rows = memory.persistent - sum(one.plan.always.values()) + memory.arena
+    return memory.total + (more - 1) * memory.tables - (1 - 1 / more) * rows
 
 
 def _keeps_much(one: Candidate) -> bool:
@@ -162,14 +165,36 @@ class _Candidates:
     known: Known
     full: Full
     gains: dict[tuple[int, int, float], Gain]
+    made: dict[int, Candidate] = field(default_factory=dict)
 
     def of(self, rows: int) -> Candidate:
         """The candidate in bands of `rows` rows."""
-        asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
-        memory = self.full.get((rows, self.strips, self.saved)) or project_stream(
-            plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known
-        )
-        return Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
+        if rows not in self.made:
+            asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
+            memory = self.full.get((rows, self.strips, self.saved)) or project_stream(
+                plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known
+            )
+            self.made[rows] = Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
+        return self.made[rows]
+
+
+def _either(
+    short: _Candidates, long: _Candidates, heights: list[int], near: int, saved: bool
+) -> tuple[Candidate | None, Candidate | None]:
+    """The fastest candidate that fits, few rows saved or many, or else the one that takes least. Those with many rows
+    `saved` are sought first where that took less in fewer strips; the others only where they may take less still."""
+    fits, one = _tallest(long if saved else short, heights, near)
+    known = fits or one
+    assert known is not None
+    at, others = heights.index(known.plan.rows), short if saved else long
+    if fits is not None:
+        worth = saved or (at > 0 and _keeps_much(fits))  # bands in which many rows are saved are faster if taller
+        other, _ = _tallest(others, *((heights, at) if saved else (heights[:at], at - 1))) if worth else (None, None)
+        return min((one for one in (fits, other) if one), key=lambda one: one.us), None
+    if not _keeps_much(known) or others.of(known.plan.rows).memory.total > NEARLY * known.memory.total:
+        return None, known
+    fits, other = _tallest(others, *((heights[at:], 0) if saved else (heights[: at + 1], at)))
+    return fits, min((one for one in (known, other) if one), key=lambda one: one.memory.total)
 
 
 def _tallest(candidates: _Candidates, heights: list[int], near: int) -> tuple[Candidate | None, Candidate | None]:
@@ -179,6 +204,7 @@ def _tallest(candidates: _Candidates, heights: list[int], near: int) -> tuple[Ca
     one, high = _least(candidates, heights, near)
     if one.memory.total > limit:
         return None, one
+    candidates.planner.expect(())  # more strips are tried in few of these heights
     fits, at, low = one, 0, 0  # the tallest often fits; the first that fits is in [low, high]
     while low < high:
         one = candidates.of(heights[at])

@@ -118,10 +118,12 @@ def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: 
 
 
 def _typical(schedule: BandSchedule) -> list[int]:
-    """The band in the middle, or where others compute tensors that it does not, those that compute most, a few."""
-    middle, active = schedule.bands // 2, np.stack([rows.hi > rows.lo for rows in schedule.rows.values()], axis=1)
-    if not (active.any(axis=0) & ~active[middle]).any():
-        return [middle]
+    """The band in the middle of those that compute some of each tensor, or where none does those that compute most, a
+    few."""
+    active = np.stack([rows.hi > rows.lo for rows in schedule.rows.values()], axis=1)
+    every = np.flatnonzero((active | ~active.any(axis=0)).all(axis=1))
+    if len(every):
+        return [int(every[len(every) // 2])]
     sets, first = np.unique(active, axis=0, return_index=True)
     most = np.argsort(-sets.sum(axis=1), kind="stable")[:TYPICAL]
     return [int(band) for band in first[most]]

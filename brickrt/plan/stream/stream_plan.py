@@ -40,6 +40,7 @@ from brickrt.plan.subgraph import Subgraph
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
 SAMPLED_ROWS = 256
 UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
+TOGETHER = 4  # numbers of strips of which samples are made at once
 PROBED = (7, 3)  # strips that are compared, none of which begins where halves or quarters do
 AXIS = 2  # rows of images, planes of volumes
 
@@ -148,7 +149,7 @@ class StreamPlanner:
         default_factory=dict, repr=False
     )
     _cuts: Cuts = field(default_factory=dict, repr=False)
-    _next: dict[int, list[tuple[int, ...]]] = field(default_factory=dict, repr=False)
+    _expected: list[tuple[int, ...]] = field(default_factory=list, repr=False)
 
     @staticmethod
     def of(plan: Plan, slices: Collection[str], views: Collection[str]) -> StreamPlanner:
@@ -271,8 +272,10 @@ class StreamPlanner:
         if sample and key in self._samples:
             return self._samples[key]
         most = self._most(rows) if sample else None
-        if sample and most is not None and self._next.get(rows):
-            self._schedule_together(number, rows, list(dict.fromkeys([strips, *self._next.pop(rows)])), most)
+        if sample and most is not None and strips in self._expected:
+            at = self._expected.index(strips)
+            numbers = [one for one in self._expected[at : at + TOGETHER] if (rows, one) not in self._samples]
+            self._schedule_together(number, rows, numbers, most)
             return self._samples[key]
         parts = strip_parts(self.plan.graph, self.network.swept, strips, self._standing if sample else "each")
         found = [(schedule_pass(self.network, number, rows, part, most), times) for part, times in parts]
@@ -289,12 +292,12 @@ class StreamPlanner:
         for strips, parts in zip(numbers, cut, strict=True):
             self._samples[rows, strips] = [(next(made), times) for _, times in parts]
 
-    def expect(self, rows: int, strips: Sequence[tuple[int, ...]]) -> None:
-        """Tells which numbers of strips are likely to be asked for in bands of `rows` rows: samples of all of them are
-        made with the first. Parts that are joined in another order are scheduled one by one."""
+    def expect(self, strips: Sequence[tuple[int, ...]]) -> None:
+        """Tells which numbers of strips are likely to be asked for, in this order: samples in bands of some height are
+        made for the few that follow with the first. Parts that are joined in another order are scheduled one by one."""
         rolls = self.network.swept.axes.rolls
         if not (rolls.starts or rolls.ends):
-            self._next[rows] = list(strips)
+            self._expected[:] = strips
 
     @cached_property
     def _standing(self) -> Standing:

@@ -82,7 +82,12 @@ def test_files_have_the_rows_of_bands_and_a_run_goes_on(end: str, name: str, tmp
         asked = StreamOptions(2**40, resume=resume, cut=None if resume else StreamCut(8, (1,)))
         return opened_job(pipeline, load(given), tmp_path / "x.npy", outputs, asked, watch=watch)
 
-    with job(False, watch=lambda progress: (told.append(progress), begun.cancel())) as begun, pytest.raises(Cancelled):
+    def watch(progress) -> None:
+        told.append(progress)
+        if progress.bands > 3:  # before, all bands that the next result needs are run again
+            begun.cancel()
+
+    with job(False, watch=watch) as begun, pytest.raises(Cancelled):
         begun.run(outputs)
     with job(True) as going_on:
         report = going_on.run(outputs)

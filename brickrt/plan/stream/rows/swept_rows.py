@@ -50,6 +50,7 @@ class SweptRows:
         return int((self.hi - self.keep).max(initial=0))
 
 
+UNREAD = np.iinfo(np.int64).max  # a row behind all others: the first that is read where none is
 MANY_BANDS = 512  # fewer have little to keep
 
 
@@ -127,7 +128,18 @@ def joined(parts: Sequence[Boxes]) -> Boxes:
 
 def box_around(boxes: Boxes, some: np.ndarray) -> Boxes:
     """The smallest box around some of all, [1]."""
-    if not some.any():
-        return Boxes(boxes.lo[:1], boxes.lo[:1])
-    lo, hi = (ends if some.all() else ends[some] for ends in (boxes.lo, boxes.hi))
-    return Boxes(lo.min(axis=0, keepdims=True), hi.max(axis=0, keepdims=True))
+    return boxes_around(boxes, some[None])
+
+
+def boxes_around(boxes: Boxes, some: np.ndarray) -> Boxes:
+    """The smallest boxes around some of the boxes of each part, [parts]: those of the first part come first. `some` is
+    [parts, bands]. Where a part has none, an empty box."""
+    lo, hi = (ends.reshape(*some.shape, boxes.rank) for ends in (boxes.lo, boxes.hi))
+    if some.all():
+        return Boxes(lo.min(axis=1), hi.max(axis=1))
+    around = Boxes(
+        np.where(some[..., None], lo, UNREAD).min(axis=1), np.where(some[..., None], hi, -UNREAD).max(axis=1)
+    )
+    none = ~some.any(axis=1)
+    around.lo[none] = around.hi[none] = lo[none, 0]
+    return around
