@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 from types import SimpleNamespace
 
 import numpy as np
@@ -216,3 +216,20 @@ def test_taller_bands_that_saved_no_tables_are_not_tried_in_more_strips(monkeypa
         asked = MemoryLimit(1, 2, RUNTIME)
         _least(_Candidates(swept, (), asked, strips, SHORT, Known(), {}, gains), [16, 8], 1)
     assert tried == [((1,), 8), ((1,), 16), ((2,), 8)]
+
+
+@pytest.mark.parametrize(("name", "size"), [("unet", 512), ("nafnet", 512), ("unet3d", 128)])
+def test_strips_that_are_scheduled_together_are_those_that_are_scheduled_alone(name: str, size: int):
+    together, alone = planner(name, size), planner(name, size)
+    numbers = list(_strips(together))[1:]
+    together.expect(numbers)
+    for rows, strips in product((16, 64), numbers):
+        some, one = (p.stream_plan(rows, strips, sample=True).sweeps for p in (together, alone))
+        assert [sweep.times for sweep in some] == [sweep.times for sweep in one]
+        for a, b in zip((sweep.schedule for sweep in some), (sweep.schedule for sweep in one), strict=True):
+            assert (a.bands, a.ahead, a.units, list(a.rows)) == (b.bands, b.ahead, b.units, list(b.rows))
+            for stored in a.rows:
+                for ends in ("keep", "lo", "hi"):
+                    np.testing.assert_array_equal(getattr(a.rows[stored], ends), getattr(b.rows[stored], ends))
+                assert a.across[stored].slices() == b.across[stored].slices()
+            assert all(x.region.slices(3) == y.region.slices(3) for x, y in zip(a.reads, b.reads, strict=True))
