@@ -21,6 +21,8 @@ FEW = 1024
 """Elements: to compute with so few takes less than to watch the clock meanwhile."""
 
 _end: ContextVar[float] = ContextVar("end", default=math.inf)
+_allowed: ContextVar[float] = ContextVar("allowed", default=math.inf)
+"""Seconds from the beginning to the end."""
 _next_look: ContextVar[float] = ContextVar("next_look", default=0.0)
 """By the clock of the wall, which is a tenth of the price of a thread's: the thread is not done before."""
 
@@ -35,17 +37,19 @@ def allowed_seconds() -> float:
 
 
 @contextmanager
-def preparing() -> Iterator[None]:
-    """Inside, `check_time` raises once this thread has computed for as long as is allowed. Inside another: as there."""
+def preparing(times: float = 1.0) -> Iterator[None]:
+    """Inside, `check_time` raises once this thread has computed for as long as is allowed, so many `times`. Inside
+    another: as there."""
     if _end.get() < math.inf:
         yield
         return
-    token, look = _end.set(time.thread_time() + allowed_seconds()), _next_look.set(0.0)
+    allowed = times * allowed_seconds()
+    tokens = _end.set(time.thread_time() + allowed), _next_look.set(0.0), _allowed.set(allowed)
     try:
         yield
     finally:
-        _end.reset(token)
-        _next_look.reset(look)
+        for variable, token in zip((_end, _next_look, _allowed), tokens, strict=True):
+            variable.reset(token)
 
 
 @contextmanager
@@ -69,7 +73,7 @@ def check_time(doing: str, name: str) -> None:
     _next_look.set(time.perf_counter() + left)
     if left < 0:
         raise BrickError(
-            f"{doing} '{name}': brickrt has been busy with the model for {allowed_seconds():g} s, and not run it yet: "
+            f"{doing} '{name}': brickrt has been busy with the model for {_allowed.get():.3g} s, and not run it yet: "
             f"set {VARIABLE} to more seconds, or to 0 for no limit"
         )
 

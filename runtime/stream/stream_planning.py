@@ -41,6 +41,7 @@ STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of o
 COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside twice the weights
 # What a run imports, at the latest once it is planned, and bytes that a process grows by then.
 IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
+LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
 NOISE = MIB  # by which two processes that did the same differ
 
 
@@ -89,7 +90,7 @@ def plan_stream(
     runtime = _settled_bytes(plan.graph)  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     spilling = None
-    with last_resort(lambda: "planning bands"), preparing(), uncollected():
+    with last_resort(lambda: "planning bands"), preparing(_longer(plan)), uncollected():
         planner = StreamPlanner.of(plan, slices, views)
         axes = planner.network.swept.axes
         asked = MemoryLimit(limit, pipeline.threads, runtime, _writing(plan, axes) + (reading(axes) if reading else 0))
@@ -101,6 +102,11 @@ def plan_stream(
             if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
                 spilling = replace(spilling, why="takes more memory than is allowed")
     return PlannedStream(plan, candidate, limit, time.perf_counter() - began, spilling)
+
+
+def _longer(plan: Plan) -> float:
+    """Times as long as planning a part of a model may take, planning its bands may, as they are planned again and again."""
+    return min(LONGEST, 1 + len(plan.subgraphs) / LAYERS)
 
 
 def _first_that_fits(

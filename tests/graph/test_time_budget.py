@@ -48,6 +48,16 @@ def test_time_is_up_at_the_next_check(monkeypatch):
     check_time("reading", "d")
 
 
+def test_some_things_may_take_several_times_as_long(monkeypatch):
+    monkeypatch.setenv(time_budget.VARIABLE, "0.05")
+    with preparing(times=4):
+        spend(0.1)
+        check_time("planning", "a")
+        spend(0.15)
+        with pytest.raises(BrickError, match=r"planning 'b': .* busy with the model for 0.2 s"):
+            check_time("planning", "b")
+
+
 def test_no_limit_and_nonsense(monkeypatch):
     monkeypatch.setenv(time_budget.VARIABLE, "0")
     with preparing(), folding():
