@@ -105,7 +105,7 @@ def plan_stream(
 
 
 def _longer(plan: Plan) -> float:
-    """Times as long as planning a part of a model may take, planning its bands may, as they are planned again and again."""
+    """How many times as long as a part of a model its bands may be planned, which are planned again and again."""
     return min(LONGEST, 1 + len(plan.subgraphs) / LAYERS)
 
 
