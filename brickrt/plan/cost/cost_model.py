@@ -6,7 +6,7 @@ Arithmetic and traffic overlap, though not fully: the longer counts whole, the s
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -180,29 +180,50 @@ class CostModel:
     def padded_us(self, trials: BrickTrials) -> np.ndarray:
         """Times in padded bricks: intermediate results that do not fit a core's own cache go through the shared one."""
         device = self.device
-        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes) if device.kind == "cpu" else 0
-        held = trials.held + constants
-        spilt = np.clip(1 - device.cache_share * device.l2 / np.maximum(held, 1), 0, 1)
-        inner = SPILT_MOVES * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
+        inner = self._padded_inner(trials.held + (self._constants(trials.nodes) if device.kind == "cpu" else 0))
         core_us = [self.recomputed_us(k, trials) for k in trials.nodes]
-        band_us = len(trials.nodes) * device.call_overhead_us + HIDDEN * self._constants_again_us(trials)
+        band_us = len(trials.nodes) * device.call_overhead_us + HIDDEN * self._constants_again_us(trials.nodes)
         return self._bricks_us(
             trials, core_us, trials.elements, inner, device.task_overhead_us + trials.bands * band_us
         )
 
+    def _constants(self, nodes: Sequence[int]) -> int:
+        return sum(self.node_costs[k].const_bytes for k in nodes)
+
+    def _padded_inner(self, held: np.ndarray | int) -> np.ndarray:
+        """Time per kB of results between the nodes of padded bricks that hold so many bytes."""
+        device = self.device
+        spilt = np.maximum(0.0, 1 - device.cache_share * device.l2 / np.maximum(held, 1))
+        return SPILT_MOVES * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
+
+    def _memoized_inner(self, nodes: Sequence[int]) -> float:
+        """Time per kB of results between the nodes of memoized bricks."""
+        level, size = self.device.shared
+        inner_bytes = sum(self.node_costs[k].out_bytes for k in nodes[:-1])
+        kept = 0.5 / self.device.bandwidth["memory"] if inner_bytes > self.device.cache_share * size else 0.0
+        return 1 / self.device.bandwidth[level] + kept
+
+    def least_us(self, nodes: Sequence[int], work_us: Callable[[float], float]) -> float:
+        """The least time of nodes, ascending, merged on a CPU in bricks of any shape. `work_us` gives that of all
+        cores' arithmetic and traffic, without halos, by the time per kB of what stays between nodes."""
+        device = self.device
+        work = work_us(min(float(self._padded_inner(self._constants(nodes))), self._memoized_inner(nodes)))
+        task = device.task_overhead_us + len(nodes) * device.call_overhead_us
+        task += HIDDEN * self._constants_again_us(nodes)
+        uneven = UNEVEN_BRICKS if device.cores > 1 else 0.0
+        # x bricks a core take (work + x · task) · (1 + uneven / x), least where x² is uneven · work / task
+        return work + uneven * task + 2 * math.sqrt(uneven * work * task) + self.constants_us(nodes)
+
     def memoized_us(self, trials: BrickTrials) -> np.ndarray:
         """Times in memoized bricks: nothing is computed twice, intermediate results go through shared cache."""
         device, ones = self.device, np.ones(len(trials.bricks))
-        inner_bytes = sum(self.node_costs[k].out_bytes for k in trials.nodes[:-1])
-        level, size = device.shared
-        kept = 0.5 / device.bandwidth["memory"] if inner_bytes > device.cache_share * size else 0.0
         shape = self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape
         rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trials.bricks])
         core_us = [self.node_costs[k].core_us * self._tiled(k, trials, rows) for k in trials.nodes]
         once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trials.elements.items()}
         task_us = len(trials.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
-        task_us += HIDDEN * self._constants_again_us(trials)
-        return self._bricks_us(trials, core_us, once, (1 / device.bandwidth[level] + kept) * ones, task_us)
+        task_us += HIDDEN * self._constants_again_us(trials.nodes)
+        return self._bricks_us(trials, core_us, once, self._memoized_inner(trials.nodes) * ones, task_us)
 
     def fused_us(self, trials: BrickTrials, blocks: np.ndarray, tiles: Mapping[int, list[TileTimes]]) -> np.ndarray:
         """Times in bricks whose intermediate results stay in shared memory, so many `blocks` on a multiprocessor: work
@@ -230,11 +251,11 @@ class CostModel:
         after = [epilogue_us(n, node.op.epilogue, self.device) for n in trials.elements[node.output]]
         return bricks * [times.busy for times in tiles] + after
 
-    def _constants_again_us(self, trials: BrickTrials) -> float:
+    def _constants_again_us(self, nodes: Sequence[int]) -> float:
         """Time to read all constants once more, from the shared cache where they exceed a core's own."""
         if self.device.kind != "cpu":
             return 0.0
-        constants = sum(self.node_costs[k].const_bytes for k in trials.nodes)
+        constants = self._constants(nodes)
         near = "l2" if constants <= self.device.cache_share * self.device.l2 else self.device.shared[0]
         return constants * self.device.cores / self.device.bandwidth[near] / 1e3
 

@@ -27,6 +27,7 @@ from brickrt.plan.merging.fused_bricks import (
     largest_box,
     only_fused,
 )
+from brickrt.plan.merging.merge_bounds import MergeBounds, merge_bounds
 from brickrt.plan.options import SubgraphStrategy
 
 Cutting = tuple[Shape, Shape]
@@ -105,13 +106,13 @@ def propose(cost: CostModel, order: Sequence[int], edge: int | None) -> Proposal
     whole = why_whole(cost, order[0])
     if whole:
         return whole
-    hopeless = _hopeless(cost, order)
-    if hopeless:
+    bounds = merge_bounds(cost, order)
+    if hopeless := bounds.hopeless(cost.device.margin):
         return hopeless
     tries = _bricks_to_try(cost, order[0], edge)
     if not tries:
         return "too few bricks for the device"
-    best = _search(cost, order, tries)
+    best = _search(cost, order, tries, bounds)
     if best is None:
         return f"no brick of {len(order)} layers fits the core's cache"
     return _confirm(cost, order, best)
@@ -139,20 +140,9 @@ def _layerwise_us(cost: CostModel, nodes: Sequence[int]) -> float:
     return sum(cost.layerwise_us(k) for k in nodes)
 
 
-def _hopeless(cost: CostModel, order: Sequence[int]) -> str | None:
-    """Says why no merge can save time even without halos: arithmetic alone takes as long as the layers do."""
-    compute = alone = 0.0
-    for n, k in enumerate(order, 1):
-        compute += cost.node_costs[k].core_us / cost.device.cores
-        alone += cost.layerwise_us(k) - cost.constants_us([k])
-        if n > 1 and compute < (1 - cost.device.margin) * alone:
-            return None
-    return f"bound by arithmetic ({compute:.0f} of {alone:.0f} µs for {len(order)} layers), merging saves nothing"
-
-
-def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Proposal | None:
+def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting], bounds: MergeBounds) -> Proposal | None:
     """The number of nodes and the bricks that save most; on a tie the smaller subgraph. Where a merge may take longer
-    than layers do, that which stays farthest below what it may take."""
+    than layers do, that which stays farthest below what it may take. What by `bounds` cannot save more is left out."""
     root, limit = cost.graph.nodes[order[0]], cost.device.delta_limit
     allowed = max(1.0, 1 - cost.device.margin)
     shape, bricks, bands = cost.graph.out(root).shape, tuple(brick for brick, _ in tries), _bands(tries)
@@ -163,9 +153,11 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
     demand.join(order[0])
     swept.join(order[0])
     best, saved, elements, before = None, -math.inf, dict[str, np.ndarray](), dict[str, Boxes]()
-    for n in range(2, len(order) + 1):
+    for n in range(2, bounds.worth(allowed, 0.0) + 1):
         demand.join(order[n - 1])
         swept.join(order[n - 1])
+        if bounds.gain(n, allowed) <= max(0.0, saved):
+            continue
         elements = {
             name: elements[name] if demand.needed[name] is before.get(name) else boxes.volumes * counts
             for name, boxes in demand.needed.items()
@@ -177,6 +169,8 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting]) -> Prop
         at = int(np.argmax(gain))
         if gain[at] > saved:
             best, saved = Proposal(strategies[at], *tries[at], n, held=int(trials.held[at])), float(gain[at])
+        if n >= bounds.worth(allowed, saved):
+            break
     return best
 
 

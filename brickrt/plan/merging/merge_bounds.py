@@ -1,0 +1,111 @@
+"""Bounds what merging can save before any brick is tried: no halos, all cores busy, intermediate results in a core's own
+cache. Searches leave out what could not save enough even so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.move import Concat
+from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.plan.cost.constants import SPILT_MOVES
+from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.cost.roofline import overlapped_us
+
+ROUNDING = 1e-6  # of a time: what sums in another order may differ by
+
+
+@dataclass(frozen=True)
+class MergeBounds:
+    """Of the first n nodes of a candidate, at index n - 1: their time layerwise and the least that they take merged."""
+
+    alone: Sequence[float]
+    merged: Sequence[float]
+
+    def hopeless(self, margin: float) -> str | None:
+        """Says why no merge can save a share of the time, `margin`; None where one may."""
+        pairs = list(zip(self.alone, self.merged))[1:]
+        if any(merged <= (1 - margin) * alone for alone, merged in pairs):
+            return None
+        alone, merged = min(pairs, key=lambda pair: pair[1] / max(pair[0], ROUNDING))
+        return f"merging saves too little even without halos: {merged:.0f} of {alone:.0f} µs"
+
+    def gain(self, n: int, allowed: float) -> float:
+        """The most that the first `n` nodes save against `allowed` times their time layerwise."""
+        return allowed * self.alone[n - 1] - self.merged[n - 1]
+
+    def worth(self, allowed: float, saved: float) -> int:
+        """The largest number of nodes that may save more than `saved`, 0 where none does."""
+        return next((n for n in range(len(self.alone), 1, -1) if self.gain(n, allowed) > saved), 0)
+
+
+def merge_bounds(cost: CostModel, order: Sequence[int]) -> MergeBounds:
+    """Bounds for a candidate subgraph, output first."""
+    counted = _Counted(cost)
+    merged = []
+    for k in order:
+        counted.join(k)
+        merged.append(counted.least_us() * (1 - ROUNDING))
+    return MergeBounds(list(accumulate(cost.layerwise_us(k) for k in order)), merged)
+
+
+class _Counted:
+    """The least time of nodes that join one by one. A tensor comes once from where it lies, or else from a cache. On a
+    GPU, and before a node that may read parts of tensors, only arithmetic counts."""
+
+    def __init__(self, cost: CostModel) -> None:
+        self.cost, self.nodes = cost, list[int]()
+        self.moved = dict[int, list[tuple[str, float]]]()  # kB of the tensors of each node whose traffic counts
+        self.made, self.bytes = set[str](), dict[str, int]()
+        self.whole = cost.device.kind == "cpu"
+
+    def join(self, k: int) -> None:
+        """Adds a node, all of whose readers are there."""
+        graph, node = self.cost.graph, self.cost.graph.nodes[k]
+        if self.nodes:
+            self.made.add(node.output)
+        self.nodes = sorted([*self.nodes, k])
+        names = [n for n in dict.fromkeys((*node.inputs, node.output)) if n not in graph.constants]
+        self.bytes |= {name: graph.types[name].nbytes for name in names}
+        share = _share_read(self.cost, k)
+        kilobytes = [self.bytes[name] / 1e3 * (share if name in node.inputs else 1) for name in names]
+        self.moved[k] = list(zip(names, kilobytes)) if self.whole else []
+        self.whole = self.whole and share == 1
+
+    def least_us(self) -> float:
+        """The least time of the nodes so far."""
+        if self.cost.device.kind == "cpu":
+            return self.cost.least_us(self.nodes, self.work_us)
+        return self.work_us(0.0) + self.cost.constants_us(self.nodes)
+
+    def work_us(self, inner: float) -> float:
+        """Arithmetic and traffic of all cores; `inner` is the time per kB of what stays between the nodes."""
+        cost, near, total = self.cost, set(self.made), 0.0
+        outer = 1 / cost.resident_gbps(sum(size for name, size in self.bytes.items() if name not in near))
+        for k in self.nodes:
+            traffic = 0.0
+            for name, kilobytes in self.moved[k]:
+                traffic += kilobytes * (inner if name in near else outer)
+                near.add(name)
+            total += overlapped_us(cost.node_costs[k].core_us / cost.device.cores, traffic)
+        return total
+
+
+def _share_read(cost: CostModel, k: int) -> float:
+    """The least share of its inputs that bricks of node `k`'s output read between them."""
+    node = cost.graph.nodes[k]
+    op = node.op
+    if isinstance(op, Conv | Pool):
+        outputs, inputs = cost.graph.out(node).shape[2:], cost.graph.ins(node)[0].shape[2:]
+        steps = map(min, op.strides, op.kernel)
+        return math.prod(min(1.0, e * step / max(1, whole)) for e, step, whole in zip(outputs, steps, inputs))
+    channels = isinstance(op, Concat) and op.axis == 1 and cost.node_costs[k].image
+    return float(channels or isinstance(op, ConvTranspose | Map | MatMul | Reduce | Rowwise))
