@@ -1,11 +1,15 @@
-"""How long arithmetic and reading take one core, as modelled, and both together."""
+"""How long arithmetic and reading take one core, as modelled, and both together: of one amount, or of many at once."""
 
 from __future__ import annotations
+
+from typing import TypeVar
 
 import numpy as np
 
 from brickrt.plan.cost.constants import HIDDEN
 from brickrt.plan.device.device_spec import DeviceSpec
+
+Amount = TypeVar("Amount", float, np.ndarray)
 
 
 def products_at_a_time(dtype: np.dtype, device: DeviceSpec) -> int:
@@ -20,22 +24,39 @@ def compute_us(vectors: float, device: DeviceSpec, share: float) -> float:
     return vectors * device.lanes * 2 / (device.peak_gflops_per_core * share * 1e3)
 
 
-def read_us(nbytes: float, held: float, device: DeviceSpec) -> float:
+def read_us(nbytes: Amount, held: Amount, device: DeviceSpec) -> Amount:
     """Time to read so many bytes while all cores do, from the cache that `held` bytes stay in, or from memory."""
     level, size = device.shared
+    if isinstance(nbytes, np.ndarray) or isinstance(held, np.ndarray):
+        near, shared, far = (nbytes / _core_gbps(where, device) / 1e3 for where in ("l2", level, "memory"))
+        return np.where(held <= device.l2, near, np.where(held <= size // 2, shared, far))
     where = "l2" if held <= device.l2 else level if held <= size // 2 else "memory"
-    return nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3
+    return nbytes / _core_gbps(where, device) / 1e3
 
 
-def reads_us(nbytes: np.ndarray, held: np.ndarray, device: DeviceSpec) -> np.ndarray:
-    """`read_us` of many at once, [n]."""
-    level, size = device.shared
-    near, shared, far = (
-        nbytes / (device.bandwidth_at(where, device.cores) / device.cores) / 1e3 for where in ("l2", level, "memory")
-    )
-    return np.where(held <= device.l2, near, np.where(held <= size // 2, shared, far))
+def _core_gbps(level: str, device: DeviceSpec) -> float:
+    return device.bandwidth_at(level, device.cores) / device.cores
 
 
-def overlapped_us(arithmetic: float, traffic: float, shown: float = HIDDEN) -> float:
+def overlapped_us(arithmetic: Amount, traffic: Amount, shown: float = HIDDEN) -> Amount:
     """Time of both together: the longer counts whole, of the shorter a share is not hidden."""
-    return max(arithmetic, traffic) + shown * min(arithmetic, traffic)
+    return larger(arithmetic, traffic) + shown * smaller(arithmetic, traffic)
+
+
+def larger(a: Amount, b: Amount) -> Amount:
+    """The larger of two amounts, each of many."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.maximum(a, b)
+    return a if a > b else b
+
+
+def smaller(a: Amount, b: Amount) -> Amount:
+    """The smaller of two amounts, each of many."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        return np.minimum(a, b)
+    return a if a < b else b
+
+
+def either(condition: bool | np.ndarray, a: float, b: float) -> float | np.ndarray:
+    """`a` where a condition holds, of which there may be many, else `b`."""
+    return np.where(condition, a, b) if isinstance(condition, np.ndarray) else a if condition else b

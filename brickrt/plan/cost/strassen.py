@@ -42,7 +42,7 @@ from brickrt.plan.cost.constants import (
     SUM,
     UNEVEN_STRASSEN,
 )
-from brickrt.plan.cost.roofline import compute_us, overlapped_us, products_at_a_time, read_us, reads_us
+from brickrt.plan.cost.roofline import compute_us, overlapped_us, products_at_a_time, read_us
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
@@ -255,7 +255,7 @@ class _Work:
         sharers = np.minimum(cores, boxes[0] * boxes[1])
         pieces = np.minimum(rounds, -(-pieces * sharers // cores))
         weights = math.prod(self.chunks) * columns * self.weight_bytes
-        far, near = (reads_us(weights, held, self.device) for held in (np.maximum(weights, self.constants), weights))
+        far, near = (read_us(weights, held, self.device) for held in (np.maximum(weights, self.constants), weights))
         first = far / sharers + near * (1 - 1 / sharers)
         streamed = pieces * first + (sweeps - pieces) * near
         read = self.far_us(sweeps * rows * self.depth * 4)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
 from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, Sizes, choose_sizes, choose_tiled_sizes
-from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
@@ -33,7 +34,7 @@ from brickrt.plan.cost.constants import (
     TRANSFORM_FLOPS,
     WINOGRAD_PAIRS,
 )
-from brickrt.plan.cost.roofline import compute_us, overlapped_us, read_us
+from brickrt.plan.cost.roofline import compute_us, either, larger, overlapped_us, read_us, smaller
 from brickrt.plan.cost.tile_products import transformed_tiles_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
@@ -41,12 +42,12 @@ from brickrt.plan.device.device_spec import DeviceSpec
 @dataclass(frozen=True)
 class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
-    graph with `constants` bytes of constants. `raw_bytes` are those of a weight that is transformed for each group of
+    graph with `constants` bytes of constants; of boxes of several shapes, arrays. `raw_bytes` are those of a weight that is transformed for each group of
     tiles, or `once` for each box, 0 where transformed weights are stored. The products are of `paired` channels, or
     added by tile registers if `tiled`, or of `integers`."""
 
-    boxes: int
-    pieces: int
+    boxes: Any
+    pieces: Any
     constants: int
     raw_bytes: int = 0
     once: bool = False
@@ -65,8 +66,9 @@ class CoreShare:
         return device.paces_weights and not (self.raw_bytes or self.tiled)
 
 
-def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share: CoreShare) -> float:
-    """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input.
+def winograd_us(axes: Axes, channels: int, box: Sequence[Any], device: DeviceSpec, share: CoreShare) -> Any:
+    """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input: of one
+    shape of box, or of many, whose extents are arrays.
 
     The weights of each piece of channels come once from where all constants lie, then from where those of a box do.
     """
@@ -76,7 +78,7 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
     panel = swept.r * channels * blocks * device.lanes * 4
     sizes = _sizes(axes, tiles, depth, blocks, panel, device, share)
-    panel = int(panel * PART_GROWTH) if share.tiled else panel
+    panel = panel * PART_GROWTH if share.tiled else panel
     register_tiles = axes.register_tiles(box[0], sides, sizes.t) * depth * _taps_per_output(swept)
     sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
     arithmetic = share.boxes * _products_us(register_tiles, sizes.t, channels, blocks, device, share)
@@ -86,27 +88,35 @@ def winograd_us(axes: Axes, channels: int, box: Shape, device: DeviceSpec, share
         arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
     group = sizes.group * axes.planes * device.lanes * 4  # bytes of a block of channels
     weights = _Weights.of(axes, panel, group * sizes.run * (blocks_in + blocks), device, share)
-    planes_in = min(swept.extent, (depth - 1) * swept.stride + swept.reach)
+    planes_in = smaller(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
-    held = group * axes.residues * min(swept.reach, planes_in) * blocks_in
+    held = group * axes.residues * smaller(swept.reach, planes_in) * blocks_in
     near = weights.kept <= device.l2 if share.paced(device) else held <= HELD * device.l2
     transforms = _transform_us(moved, device, near)
     if share.paced(device):
         image = box[0] * channels * math.prod(axis.extent for axis in axes) * 4
         read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
-        transforms += PACED_READ * read_us(min(read, image), image, device)
+        transforms += PACED_READ * read_us(smaller(read, image), image, device)
     us = weights.beside_us(arithmetic, sweeps, device, share) + share.boxes * transforms
     slow = device.shares_chunks and share.raw_bytes and not share.integers  # whose direct products are slow as well
     return us * SHARED_RAW if slow else us
 
 
-def _sizes(axes: Axes, tiles: int, depth: int, blocks: int, panel: int, device: DeviceSpec, share: CoreShare) -> Sizes:
+def _sizes(axes: Axes, tiles: Any, depth: Any, blocks: Any, panel: Any, device: DeviceSpec, share: CoreShare) -> Sizes:
     """How many tiles the kernel of a box works on at a time; a plane of its weights is a `panel` of so many bytes."""
-    ob, nbytes = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
-    if share.tiled:
-        return choose_tiled_sizes(tiles, depth, nbytes)
-    return choose_sizes(tiles, depth, ob, device.registers, nbytes, share.anew, share.paired, device.shares_chunks)
+
+    def one(tiles: int, depth: int, blocks: int, panel: int) -> Sizes:
+        ob, nbytes = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
+        if share.tiled:
+            return choose_tiled_sizes(tiles, depth, nbytes)
+        return choose_sizes(tiles, depth, ob, device.registers, nbytes, share.anew, share.paired, device.shares_chunks)
+
+    if not isinstance(tiles, np.ndarray):
+        return one(tiles, depth, blocks, panel)
+    boxes = np.broadcast_arrays(tiles, depth, blocks, panel)
+    each = (one(*box) for box in zip(*(column.tolist() for column in boxes), strict=True))
+    return Sizes(*map(np.array, zip(*((sizes.t, sizes.group, sizes.run) for sizes in each), strict=True)))
 
 
 @dataclass(frozen=True)
@@ -114,36 +124,37 @@ class _Weights:
     """Bytes of the weights of a box: as they are `stored`, as tiles read them (`live`), and what a cache must hold for
     these to stay in it (`kept`)."""
 
-    stored: float
-    live: float
-    kept: float
+    stored: Any
+    live: Any
+    kept: Any
 
     @staticmethod
-    def of(axes: Axes, panel: int, beside: int, device: DeviceSpec, share: CoreShare) -> _Weights:
+    def of(axes: Axes, panel: Any, beside: Any, device: DeviceSpec, share: CoreShare) -> _Weights:
         """Where planes have panels of so many bytes, with so many bytes of tiles `beside` them."""
         live = axes.products * panel * _taps_per_output(axes.swept) / axes.swept.r
-        stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 or live
+        stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 if share.raw_bytes else live
         live = stored if share.anew else live
         kept = TILED_HELD * (live + beside) if device.tiles or device.paces_weights else live
         return _Weights(stored, live, kept)
 
-    def beside_us(self, arithmetic: float, sweeps: int, device: DeviceSpec, share: CoreShare) -> float:
+    def beside_us(self, arithmetic: Any, sweeps: Any, device: DeviceSpec, share: CoreShare) -> Any:
         """Microseconds in which a core reads them so many times beside arithmetic that takes so long in all. What is
         asked for at an even pace comes in the time of the same sweep over weights."""
         again = read_us(self.live, self.kept, device)
-        first = read_us(self.stored, max(self.stored, share.constants), device)
+        from_all = larger(self.stored, share.constants)
+        first = read_us(self.stored, from_all, device)
         others = sweeps - share.pieces
         if not share.paced(device):
             return overlapped_us(arithmetic, share.pieces * first + others * again, TILED_SHOWN * share.tiled)
         each = arithmetic / sweeps
-        rate = PACED_KEPT_READ if max(self.stored, share.constants) <= PACED_KEPT * device.l3 else PACED_READ
+        rate = either(from_all <= PACED_KEPT * device.l3, PACED_KEPT_READ, PACED_READ)
         us = (overlapped_us(each, rate * reading, PACED_SHOWN) for reading in (first, again))
         return sum(count * time for count, time in zip((share.pieces, others), us, strict=True))
 
 
 def _products_us(
-    register_tiles: float, most: int, channels: int, blocks: int, device: DeviceSpec, share: CoreShare
-) -> float:
+    register_tiles: Any, most: Any, channels: int, blocks: Any, device: DeviceSpec, share: CoreShare
+) -> Any:
     """Microseconds of the products of a box, in register tiles of up to `most` tiles."""
     if share.tiled:
         return transformed_tiles_us(register_tiles, channels, blocks, device)
@@ -165,12 +176,14 @@ def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
     return STRIDED_READS * axes.residues * blocks
 
 
-def _transform_us(elements: float, device: DeviceSpec, near: bool) -> float:
-    level = "l2" if near else device.shared[0]
-    gbps = device.bandwidth_at(level, device.cores) / device.cores
-    if device.paces_weights:
-        gbps *= PACED_NEAR if near else PACED_SPILL
-    return elements * (TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / gbps) / 1e3
+def _transform_us(elements: Any, device: DeviceSpec, near: Any) -> Any:
+    """Microseconds to transform so many elements, of tiles that are `near` or not."""
+
+    def each(level: str, pace: float) -> float:
+        gbps = device.bandwidth_at(level, device.cores) / device.cores * (pace if device.paces_weights else 1)
+        return TRANSFORM_FLOPS / device.peak_gflops_per_core + TRANSFORM_BYTES / gbps
+
+    return elements * either(near, each("l2", PACED_NEAR), each(device.shared[0], PACED_SPILL)) / 1e3
 
 
 @lru_cache(maxsize=1 << 10)

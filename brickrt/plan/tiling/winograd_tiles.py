@@ -6,9 +6,10 @@ are not full. So all cuts are modelled, and the fastest is taken.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from itertools import product
+
+import numpy as np
 
 from brickrt.ops.cpu.winograd.axes import Axes, known_axes
 from brickrt.ops.operators.conv import Conv
@@ -23,36 +24,40 @@ from brickrt.plan.geometry.bricks import even_edges
 
 def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
     """The brick of the output of node `k` that makes up to `most` tasks, or few more."""
-    graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
-    op, x, out = node.op, graph.ins(node)[0].shape, graph.out(node).shape
+    graph, node = cost.graph, cost.graph.nodes[k]
+    op, out = node.op, graph.out(node).shape
     assert isinstance(op, Conv)
-    axes = known_axes(op, x[2:], EDGES[cost.algorithms[k]])
+    axes = known_axes(op, graph.ins(node)[0].shape[2:], EDGES[cost.algorithms[k]])
+    bricks = np.array(list(product(*_edges(axes, out, cost.device, 2 * most - 1))), np.int64)
+    counts = -(-np.array(out) // bricks)
+    few = counts.prod(axis=1) < 2 * most
+    us, tasks = _busiest_us(cost, k, axes, bricks[few], counts[few]), counts[few].prod(axis=1)
+    return tuple(bricks[few][np.lexsort((tasks, us))[0]].tolist())
+
+
+def _busiest_us(cost: CostModel, k: int, axes: Axes, bricks: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Times of the core that has most, [n], of bricks [n, rank] that are so many along each dimension."""
+    graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
+    channels, out = graph.ins(node)[0].shape[1], graph.out(node).shape
     constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
-    rows = axes.down.dim or 0
+    tasks = counts.prod(axis=1)
+    rounds = -(-tasks // device.cores)
+    pieces = np.minimum(rounds, -(-counts[:, 1] // device.cores))  # cores have channels of their own, while there are
 
-    def pieces_of(brick: Shape) -> list[int]:
-        return [-(-e // b) for e, b in zip(out, brick, strict=True)]
+    def of(these: np.ndarray, bricks: np.ndarray) -> np.ndarray:
+        share = core_share(graph, node, cost.algorithms[k], rounds[these], pieces[these], constants)
+        return np.array(winograd_us(axes, channels, bricks.T, device, share))
 
-    def last_brick(brick: Shape) -> Shape | None:
-        """The one with the last rows, where these are fewer."""
-        over = out[rows] % brick[rows] if axes.down.m > 1 else 0
-        return (*brick[:rows], over, *brick[rows + 1 :]) if over else None
-
-    def modelled(brick: Shape) -> tuple[float, int]:
-        """Time of the core that has most, and the number of tasks."""
-        counts = pieces_of(brick)
-        tasks = math.prod(counts)
-        rounds = -(-tasks // device.cores)
-        pieces = min(rounds, -(-counts[1] // device.cores))  # cores have channels of their own, as far as there are
-        share = core_share(graph, node, cost.algorithms[k], rounds, pieces, constants)
-        us = winograd_us(axes, x[1], brick, device, share)
-        busiest = tasks % device.cores or device.cores  # cores that have as many tasks as any
-        if (last := last_brick(brick)) and tasks // counts[rows] >= busiest:  # of which each has one with fewer rows
-            us += (winograd_us(axes, x[1], last, device, share) - us) / rounds
-        return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1)), tasks
-
-    bricks = product(*_edges(axes, out, device, 2 * most - 1))
-    return min((brick for brick in bricks if math.prod(pieces_of(brick)) < 2 * most), key=modelled)
+    us = of(np.arange(len(bricks)), bricks)
+    if axes.down.m > 1 and axes.down.dim is not None:
+        rows, busiest = axes.down.dim, (tasks - 1) % device.cores + 1  # cores that have as many tasks as any
+        over = out[rows] % bricks[:, rows]
+        shorter = np.flatnonzero((over > 0) & (tasks // counts[:, rows] >= busiest))  # of which each has a shorter one
+        if len(shorter):
+            last = bricks[shorter]
+            last[:, rows] = over[shorter]
+            us[shorter] += (of(shorter, last) - us[shorter]) / rounds[shorter]
+    return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1))
 
 
 def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Iterator[list[int]]:

@@ -117,12 +117,15 @@ class Axis:
         input, which they leave out. Of several residues, others would read an input that no output reads."""
         return self.m > 1 and self.residues == 1
 
-    def long(self, outputs: int) -> int:
+    def long(self, outputs: Number) -> Number:
         """How many of the tiles that cover so many outputs have m of them. The others have one less: as many as can be
         without one tile more. 14 outputs are two tiles of 4 and two of 3, of 22 products and not 24."""
         each = -(-outputs // self.phases)
         tiles = -(-each // self.m)
-        return self.phases * (max(0, each - tiles * (self.m - 1)) if self.shortens else tiles)
+        if not self.shortens:
+            return self.phases * tiles
+        long = each - tiles * (self.m - 1)
+        return self.phases * long * (long > 0)
 
     def after(self, tiles: int) -> int:
         """Outputs from a tile to the one so many further on."""
@@ -157,9 +160,9 @@ class Axes(NamedTuple):
         """Multiplications of a tile, per channel of input and output."""
         return self.down.products * self.across.products
 
-    def register_tiles(self, images: int, outputs: Sequence[int], t: int) -> int:
+    def register_tiles(self, images: Number, outputs: Sequence[Number], t: Number) -> Number:
         """How many register tiles of `t` tiles are multiplied for so many outputs down and across, of all points and
-        residues together; `WinogradFrame` tells how tiles are numbered."""
+        residues together; `WinogradFrame` tells how tiles are numbered. Numbers, or arrays of them."""
         (rows, long_rows), (columns, long_columns) = (
             (axis.tiles(extent), axis.long(extent)) for axis, extent in zip(self[1:], outputs, strict=True)
         )
@@ -173,7 +176,7 @@ class Axes(NamedTuple):
             (inner_down * last, least, of_long_columns),
             (last_down * last, least, long),
         )
-        return sum(points * (-(-end // t) - first // t) for points, first, end in parts if end > first)
+        return sum((points * (-(-end // t) - first // t) * (end > first) for points, first, end in parts), start=0)
 
     @property
     def growth(self) -> float:
