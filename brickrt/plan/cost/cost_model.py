@@ -23,7 +23,7 @@ from brickrt.ops.types import Shape
 from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
 from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
-from brickrt.plan.cost.roofline import overlapped_us
+from brickrt.plan.cost.roofline import Amount, larger, overlapped_us
 from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
 from brickrt.plan.cost.tile_times import TileTimes
 from brickrt.plan.device.device_spec import DeviceSpec
@@ -190,10 +190,10 @@ class CostModel:
     def _constants(self, nodes: Sequence[int]) -> int:
         return sum(self.node_costs[k].const_bytes for k in nodes)
 
-    def _padded_inner(self, held: np.ndarray | int) -> np.ndarray:
-        """Time per kB of results between the nodes of padded bricks that hold so many bytes."""
+    def _padded_inner(self, held: Amount) -> Amount:
+        """Time per kB of results between the nodes of padded bricks that hold so many bytes each."""
         device = self.device
-        spilt = np.maximum(0.0, 1 - device.cache_share * device.l2 / np.maximum(held, 1))
+        spilt = larger(0.0, 1 - device.cache_share * device.l2 / larger(held, 1))
         return SPILT_MOVES * spilt / device.bandwidth[device.shared[0]] + (1 - spilt) / device.bandwidth["l2"]
 
     def _memoized_inner(self, nodes: Sequence[int]) -> float:
@@ -207,7 +207,7 @@ class CostModel:
         """The least time of nodes, ascending, merged on a CPU in bricks of any shape. `work_us` gives that of all
         cores' arithmetic and traffic, without halos, by the time per kB of what stays between nodes."""
         device = self.device
-        work = work_us(min(float(self._padded_inner(self._constants(nodes))), self._memoized_inner(nodes)))
+        work = work_us(min(self._padded_inner(self._constants(nodes)), self._memoized_inner(nodes)))
         task = device.task_overhead_us + len(nodes) * device.call_overhead_us
         task += HIDDEN * self._constants_again_us(nodes)
         uneven = UNEVEN_BRICKS if device.cores > 1 else 0.0

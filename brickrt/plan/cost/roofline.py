@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
+from typing import Any
 
 import numpy as np
 
 from brickrt.plan.cost.constants import HIDDEN
 from brickrt.plan.device.device_spec import DeviceSpec
 
-Amount = TypeVar("Amount", float, np.ndarray)
+Amount = Any
+"""A number, or an array of them: formulas of these give the like."""
 
 
 def products_at_a_time(dtype: np.dtype, device: DeviceSpec) -> int:
@@ -57,6 +58,6 @@ def smaller(a: Amount, b: Amount) -> Amount:
     return a if a < b else b
 
 
-def either(condition: bool | np.ndarray, a: float, b: float) -> float | np.ndarray:
+def either(condition: Any, a: float, b: float) -> Amount:
     """`a` where a condition holds, of which there may be many, else `b`."""
     return np.where(condition, a, b) if isinstance(condition, np.ndarray) else a if condition else b

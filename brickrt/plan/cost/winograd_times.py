@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
-from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, Sizes, choose_sizes, choose_tiled_sizes
+from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, choose_sizes, choose_tiled_sizes
 from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
@@ -34,7 +34,7 @@ from brickrt.plan.cost.constants import (
     TRANSFORM_FLOPS,
     WINOGRAD_PAIRS,
 )
-from brickrt.plan.cost.roofline import compute_us, either, larger, overlapped_us, read_us, smaller
+from brickrt.plan.cost.roofline import Amount, compute_us, either, larger, overlapped_us, read_us, smaller
 from brickrt.plan.cost.tile_products import transformed_tiles_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
@@ -42,12 +42,12 @@ from brickrt.plan.device.device_spec import DeviceSpec
 @dataclass(frozen=True)
 class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
-    graph with `constants` bytes of constants; of boxes of several shapes, arrays. `raw_bytes` are those of a weight that is transformed for each group of
-    tiles, or `once` for each box, 0 where transformed weights are stored. The products are of `paired` channels, or
-    added by tile registers if `tiled`, or of `integers`."""
+    graph with `constants` bytes of constants; arrays, of boxes of several shapes. `raw_bytes` are those of a weight
+    that is transformed for each group of tiles, or `once` for each box, 0 where transformed weights are stored. The
+    products are of `paired` channels, or added by tile registers if `tiled`, or of `integers`."""
 
-    boxes: Any
-    pieces: Any
+    boxes: Amount
+    pieces: Amount
     constants: int
     raw_bytes: int = 0
     once: bool = False
@@ -66,7 +66,9 @@ class CoreShare:
         return device.paces_weights and not (self.raw_bytes or self.tiled)
 
 
-def winograd_us(axes: Axes, channels: int, box: Sequence[Any], device: DeviceSpec, share: CoreShare) -> Any:
+def winograd_us(
+    axes: Axes, channels: int, box: Sequence[Amount] | np.ndarray, device: DeviceSpec, share: CoreShare
+) -> Amount:
     """Modelled microseconds of one core for its boxes of the output, from `channels` channels of the input: of one
     shape of box, or of many, whose extents are arrays.
 
@@ -76,18 +78,18 @@ def winograd_us(axes: Axes, channels: int, box: Sequence[Any], device: DeviceSpe
     depth, *sides = (1 if axis.dim is None else box[axis.dim] for axis in axes)
     blocks_in, blocks = (-(-count // device.lanes) for count in (channels, box[1]))
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
-    panel = swept.r * channels * blocks * device.lanes * 4
-    sizes = _sizes(axes, tiles, depth, blocks, panel, device, share)
+    panel: Amount = swept.r * channels * blocks * device.lanes * 4
+    t, grouped, run = _sizes(axes, tiles, depth, blocks, panel, device, share)
     panel = panel * PART_GROWTH if share.tiled else panel
-    register_tiles = axes.register_tiles(box[0], sides, sizes.t) * depth * _taps_per_output(swept)
-    sweeps = share.boxes * -(-tiles // sizes.group) * -(-depth // sizes.run)
-    arithmetic = share.boxes * _products_us(register_tiles, sizes.t, channels, blocks, device, share)
+    register_tiles = axes.register_tiles(box[0], sides, t) * depth * _taps_per_output(swept)
+    sweeps = share.boxes * -(-tiles // grouped) * -(-depth // run)
+    arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
     if share.raw_bytes:
         made = share.boxes if share.once else sweeps
         each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
         arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
-    group = sizes.group * axes.planes * device.lanes * 4  # bytes of a block of channels
-    weights = _Weights.of(axes, panel, group * sizes.run * (blocks_in + blocks), device, share)
+    group = grouped * axes.planes * device.lanes * 4  # bytes of a block of channels
+    weights = _Weights.of(axes, panel, group * run * (blocks_in + blocks), device, share)
     planes_in = smaller(swept.extent, (depth - 1) * swept.stride + swept.reach)
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
@@ -103,20 +105,26 @@ def winograd_us(axes: Axes, channels: int, box: Sequence[Any], device: DeviceSpe
     return us * SHARED_RAW if slow else us
 
 
-def _sizes(axes: Axes, tiles: Any, depth: Any, blocks: Any, panel: Any, device: DeviceSpec, share: CoreShare) -> Sizes:
-    """How many tiles the kernel of a box works on at a time; a plane of its weights is a `panel` of so many bytes."""
+def _sizes(
+    axes: Axes, tiles: Amount, depth: Amount, blocks: Amount, panel: Amount, device: DeviceSpec, share: CoreShare
+) -> tuple[Amount, Amount, Amount]:
+    """How many tiles a register tile has in the kernel of a box, how many tiles and planes of the output are computed
+    between two sweeps of its weights, of which a plane is a `panel` of so many bytes."""
 
-    def one(tiles: int, depth: int, blocks: int, panel: int) -> Sizes:
+    def one(tiles: int, depth: int, blocks: int, panel: int) -> tuple[int, int, int]:
         ob, nbytes = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
         if share.tiled:
-            return choose_tiled_sizes(tiles, depth, nbytes)
-        return choose_sizes(tiles, depth, ob, device.registers, nbytes, share.anew, share.paired, device.shares_chunks)
+            found = choose_tiled_sizes(tiles, depth, nbytes)
+        else:
+            more = share.anew, share.paired, device.shares_chunks
+            found = choose_sizes(tiles, depth, ob, device.registers, nbytes, *more)
+        return found.t, found.group, found.run
 
     if not isinstance(tiles, np.ndarray):
         return one(tiles, depth, blocks, panel)
-    boxes = np.broadcast_arrays(tiles, depth, blocks, panel)
-    each = (one(*box) for box in zip(*(column.tolist() for column in boxes), strict=True))
-    return Sizes(*map(np.array, zip(*((sizes.t, sizes.group, sizes.run) for sizes in each), strict=True)))
+    boxes = (column.tolist() for column in np.broadcast_arrays(tiles, depth, blocks, panel))
+    t, group, run = np.array([one(*box) for box in zip(*boxes, strict=True)]).T
+    return t, group, run
 
 
 @dataclass(frozen=True)
@@ -124,12 +132,12 @@ class _Weights:
     """Bytes of the weights of a box: as they are `stored`, as tiles read them (`live`), and what a cache must hold for
     these to stay in it (`kept`)."""
 
-    stored: Any
-    live: Any
-    kept: Any
+    stored: Amount
+    live: Amount
+    kept: Amount
 
     @staticmethod
-    def of(axes: Axes, panel: Any, beside: Any, device: DeviceSpec, share: CoreShare) -> _Weights:
+    def of(axes: Axes, panel: Amount, beside: Amount, device: DeviceSpec, share: CoreShare) -> _Weights:
         """Where planes have panels of so many bytes, with so many bytes of tiles `beside` them."""
         live = axes.products * panel * _taps_per_output(axes.swept) / axes.swept.r
         stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 if share.raw_bytes else live
@@ -137,7 +145,7 @@ class _Weights:
         kept = TILED_HELD * (live + beside) if device.tiles or device.paces_weights else live
         return _Weights(stored, live, kept)
 
-    def beside_us(self, arithmetic: Any, sweeps: Any, device: DeviceSpec, share: CoreShare) -> Any:
+    def beside_us(self, arithmetic: Amount, sweeps: Amount, device: DeviceSpec, share: CoreShare) -> Amount:
         """Microseconds in which a core reads them so many times beside arithmetic that takes so long in all. What is
         asked for at an even pace comes in the time of the same sweep over weights."""
         again = read_us(self.live, self.kept, device)
@@ -153,8 +161,8 @@ class _Weights:
 
 
 def _products_us(
-    register_tiles: Any, most: Any, channels: int, blocks: Any, device: DeviceSpec, share: CoreShare
-) -> Any:
+    register_tiles: Amount, most: Amount, channels: int, blocks: Amount, device: DeviceSpec, share: CoreShare
+) -> Amount:
     """Microseconds of the products of a box, in register tiles of up to `most` tiles."""
     if share.tiled:
         return transformed_tiles_us(register_tiles, channels, blocks, device)
@@ -176,7 +184,7 @@ def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:
     return STRIDED_READS * axes.residues * blocks
 
 
-def _transform_us(elements: Any, device: DeviceSpec, near: Any) -> Any:
+def _transform_us(elements: Amount, device: DeviceSpec, near: Any) -> Amount:
     """Microseconds to transform so many elements, of tiles that are `near` or not."""
 
     def each(level: str, pace: float) -> float:

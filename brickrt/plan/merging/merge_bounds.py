@@ -1,5 +1,5 @@
-"""Bounds what merging can save before any brick is tried: no halos, all cores busy, intermediate results in a core's own
-cache. Searches leave out what could not save enough even so.
+"""Bounds what merging can save before any brick is tried: no halos, all cores busy, intermediate results in the nearest
+cache that can hold them. Searches leave out what could not save enough even so.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from itertools import accumulate
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.move import Concat
+from brickrt.ops.operators.move import Concat, Reorder, Take
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.plan.cost.constants import SPILT_MOVES
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.roofline import overlapped_us
 
@@ -58,14 +57,15 @@ def merge_bounds(cost: CostModel, order: Sequence[int]) -> MergeBounds:
 
 
 class _Counted:
-    """The least time of nodes that join one by one. A tensor comes once from where it lies, or else from a cache. On a
-    GPU, and before a node that may read parts of tensors, only arithmetic counts."""
+    """The least time of nodes that join one by one. A tensor comes once from where it lies, or else from a cache; a
+    share of it may be all that a reader needs, and its writer computes. On a GPU only arithmetic counts."""
 
     def __init__(self, cost: CostModel) -> None:
         self.cost, self.nodes = cost, list[int]()
+        self.core_us = dict[int, float]()
         self.moved = dict[int, list[tuple[str, float]]]()  # kB of the tensors of each node whose traffic counts
         self.made, self.bytes = set[str](), dict[str, int]()
-        self.whole = cost.device.kind == "cpu"
+        self.share = 1.0  # of what further nodes compute that is needed
 
     def join(self, k: int) -> None:
         """Adds a node, all of whose readers are there."""
@@ -73,12 +73,13 @@ class _Counted:
         if self.nodes:
             self.made.add(node.output)
         self.nodes = sorted([*self.nodes, k])
+        self.core_us[k] = self.cost.node_costs[k].core_us * self.share
         names = [n for n in dict.fromkeys((*node.inputs, node.output)) if n not in graph.constants]
         self.bytes |= {name: graph.types[name].nbytes for name in names}
-        share = _share_read(self.cost, k)
-        kilobytes = [self.bytes[name] / 1e3 * (share if name in node.inputs else 1) for name in names]
-        self.moved[k] = list(zip(names, kilobytes)) if self.whole else []
-        self.whole = self.whole and share == 1
+        written, self.share = self.share, self.share * _share_read(self.cost, k)
+        shares = (self.share if name in node.inputs else written for name in names)
+        kilobytes = [self.bytes[name] / 1e3 * share for name, share in zip(names, shares)]
+        self.moved[k] = list(zip(names, kilobytes)) if self.cost.device.kind == "cpu" else []
 
     def least_us(self) -> float:
         """The least time of the nodes so far."""
@@ -95,17 +96,19 @@ class _Counted:
             for name, kilobytes in self.moved[k]:
                 traffic += kilobytes * (inner if name in near else outer)
                 near.add(name)
-            total += overlapped_us(cost.node_costs[k].core_us / cost.device.cores, traffic)
+            total += overlapped_us(self.core_us[k] / cost.device.cores, traffic)
         return total
 
 
 def _share_read(cost: CostModel, k: int) -> float:
     """The least share of its inputs that bricks of node `k`'s output read between them."""
     node = cost.graph.nodes[k]
-    op = node.op
+    op, outputs, inputs = node.op, cost.graph.out(node).shape, cost.graph.ins(node)[0].shape
     if isinstance(op, Conv | Pool):
-        outputs, inputs = cost.graph.out(node).shape[2:], cost.graph.ins(node)[0].shape[2:]
-        steps = map(min, op.strides, op.kernel)
-        return math.prod(min(1.0, e * step / max(1, whole)) for e, step, whole in zip(outputs, steps, inputs))
+        sides = zip(outputs[2:], inputs[2:], map(min, op.strides, op.kernel))
+        return math.prod(min(1.0, extent * step / max(1, whole)) for extent, whole, step in sides)
+    if isinstance(op, Take):
+        found = (extent if table is None else len({*table}) for table, extent in zip(op.tables, outputs, strict=True))
+        return math.prod(min(1.0, extent / max(1, whole)) for extent, whole in zip(found, inputs, strict=True))
     channels = isinstance(op, Concat) and op.axis == 1 and cost.node_costs[k].image
-    return float(channels or isinstance(op, ConvTranspose | Map | MatMul | Reduce | Rowwise))
+    return float(channels or isinstance(op, ConvTranspose | Map | MatMul | Reduce | Reorder | Rowwise))

@@ -38,26 +38,32 @@ def winograd_brick(cost: CostModel, k: int, most: int) -> Shape:
 def _busiest_us(cost: CostModel, k: int, axes: Axes, bricks: np.ndarray, counts: np.ndarray) -> np.ndarray:
     """Times of the core that has most, [n], of bricks [n, rank] that are so many along each dimension."""
     graph, node, device = cost.graph, cost.graph.nodes[k], cost.device
-    channels, out = graph.ins(node)[0].shape[1], graph.out(node).shape
     constants = max(cost.constant_bytes, cost.node_costs[k].const_bytes)
     tasks = counts.prod(axis=1)
     rounds = -(-tasks // device.cores)
     pieces = np.minimum(rounds, -(-counts[:, 1] // device.cores))  # cores have channels of their own, while there are
-
-    def of(these: np.ndarray, bricks: np.ndarray) -> np.ndarray:
-        share = core_share(graph, node, cost.algorithms[k], rounds[these], pieces[these], constants)
-        return np.array(winograd_us(axes, channels, bricks.T, device, share))
-
-    us = of(np.arange(len(bricks)), bricks)
-    if axes.down.m > 1 and axes.down.dim is not None:
-        rows, busiest = axes.down.dim, (tasks - 1) % device.cores + 1  # cores that have as many tasks as any
-        over = out[rows] % bricks[:, rows]
-        shorter = np.flatnonzero((over > 0) & (tasks // counts[:, rows] >= busiest))  # of which each has a shorter one
-        if len(shorter):
-            last = bricks[shorter]
-            last[:, rows] = over[shorter]
-            us[shorter] += (of(shorter, last) - us[shorter]) / rounds[shorter]
+    shorter, last = _shorter(axes, graph.out(node).shape, bricks, counts, device.cores)
+    both = np.concatenate([np.arange(len(bricks)), shorter])
+    share = core_share(graph, node, cost.algorithms[k], rounds[both], pieces[both], constants)
+    times = winograd_us(axes, graph.ins(node)[0].shape[1], np.concatenate([bricks, last]).T, device, share)
+    us = times[: len(bricks)]
+    us[shorter] += (times[len(bricks) :] - us[shorter]) / rounds[shorter]
     return us * (1 + UNEVEN_WINOGRAD / rounds * (device.cores > 1))
+
+
+def _shorter(
+    axes: Axes, out: Shape, bricks: np.ndarray, counts: np.ndarray, cores: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Which bricks leave the last rows to bricks with fewer of them, one or more for each core that has most bricks;
+    and these."""
+    rows = axes.down.dim
+    if rows is None or axes.down.m == 1:
+        return np.zeros(0, np.int64), bricks[:0]
+    tasks, over = counts.prod(axis=1), out[rows] % bricks[:, rows]
+    found = np.flatnonzero((over > 0) & (tasks // counts[:, rows] >= (tasks - 1) % cores + 1))
+    last = bricks[found]
+    last[:, rows] = over[found]
+    return found, last
 
 
 def _edges(axes: Axes, out: Sequence[int], device: DeviceSpec, most: int) -> Iterator[list[int]]:

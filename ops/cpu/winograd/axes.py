@@ -176,7 +176,8 @@ class Axes(NamedTuple):
             (inner_down * last, least, of_long_columns),
             (last_down * last, least, long),
         )
-        return sum((points * (-(-end // t) - first // t) * (end > first) for points, first, end in parts), start=0)
+        a, b, c, d = (points * (-(-end // t) - first // t) * (end > first) for points, first, end in parts)
+        return a + b + c + d
 
     @property
     def growth(self) -> float:
