@@ -5,16 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 import numpy as np
 
 Shape = tuple[int, ...]
 
 
+@cache
+def name_of(dtype: np.dtype) -> str:
+    """The name of an element type, which NumPy makes anew each time it is asked."""
+    return dtype.name
+
+
 def is_floating(dtype: np.dtype) -> bool:
     """Whether a type is floating point. NumPy has bfloat16 through ml_dtypes only, whose `kind` does not say so."""
-    return dtype.kind == "f" or dtype.name == "bfloat16"
+    return dtype.kind == "f" or name_of(dtype) == "bfloat16"
 
 
 class OpenNumber:
@@ -50,7 +56,9 @@ class TensorType:
         return self.size * self.dtype.itemsize
 
     def __str__(self) -> str:
-        return f"{self.dtype.name}[{','.join(map(str, self.shape))}]"
+        return f"{name_of(self.dtype)}[{','.join(map(str, self.shape))}]"
+
+    __repr__ = __str__
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.graph.allowance import hold
 from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
-from brickrt.graph.room import own_bytes, require_modest, require_room, require_table_room
+from brickrt.graph.room import ALWAYS, own_bytes, require_modest, require_room, require_table_room
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
@@ -181,8 +181,9 @@ class Builder:
             if t.dtype not in KERNEL_TYPES:
                 raise Unsupported(no_kernels(t.dtype))
         self.check_room(out.shape, out.dtype)
-        if all(out.shape):
-            require_modest(out.size * max(8, 2 * out.dtype.itemsize), f"{self.what()} gives {out}, which with copies")
+        needed = out.size * max(8, 2 * out.dtype.itemsize)
+        if needed > ALWAYS:
+            require_modest(needed, f"{self.what()} gives {out}, which with copies")
         name = self.fresh(hint or op.name)
         self.types[name] = out
         origin = (self.current.name,) if self.current else ()

@@ -55,29 +55,38 @@ def _folded(rewriter: Rewriter, node: Node) -> Node | None:
 
 def _affine(rewriter: Rewriter, reader: Node, node: Node) -> Affine | None:
     """Scale and shift that the reader applies to channels of the node's output; None where it does anything else."""
-    if not isinstance(reader.op, Map):
-        return None
-    expr, channels = reader.op.expr, _channels(rewriter, node)
+    return _affine_of(rewriter, reader, reader.op.expr, node) if isinstance(reader.op, Map) else None
+
+
+def _affine_of(rewriter: Rewriter, reader: Node, expr: Expr, node: Node) -> Affine | None:
+    """The same of an expression of the reader's operands."""
+    if isinstance(expr, Arg) and reader.inputs[expr.index] == node.output:
+        channels = _channels(rewriter, node)
+        return np.ones(channels), np.zeros(channels)
     if not isinstance(expr, Apply) or expr.fn not in ("add", "sub", "mul", "div") or len(expr.args) != 2:
         return None
-    mine = [isinstance(a, Arg) and reader.inputs[a.index] == node.output for a in expr.args]
+    mine = [isinstance(a, Apply) or (isinstance(a, Arg) and reader.inputs[a.index] == node.output) for a in expr.args]
     if sum(mine) != 1:
         return None
     operand = _per_channel(rewriter, reader, expr.args[mine.index(False)], node)
-    one, zero = np.ones(channels), np.zeros(channels)
-    if operand is None:
-        return None
-    match expr.fn, mine[0]:
+    inner = None if operand is None else _affine_of(rewriter, reader, expr.args[mine.index(True)], node)
+    return None if operand is None or inner is None else _applied(expr.fn, mine[0], inner, operand)
+
+
+def _applied(fn: str, first: bool, inner: Affine, operand: np.ndarray) -> Affine | None:
+    """Scale and shift of `inner` and then `fn` with an operand, of which `inner` is the first or the second one."""
+    scale, shift = inner
+    match fn, first:
         case "add", _:
-            return one, operand
+            return scale, shift + operand
         case "mul", _:
-            return operand, zero
+            return scale * operand, shift * operand
         case "sub", True:
-            return one, -operand
+            return scale, shift - operand
         case "sub", False:
-            return -one, operand
+            return -scale, operand - shift
         case "div", True if np.all(operand):
-            return one / operand, zero
+            return scale / operand, shift / operand
     return None
 
 

@@ -104,6 +104,8 @@ class BrickGrid:
         owner = np.flatnonzero(counts)
         bricks = np.zeros(len(owner), np.int64)
         for axis, count in enumerate(self.grid):
+            if count == 1:  # most axes are not cut
+                continue
             span = spans[owner, axis]
             bricks = bricks * count + first[owner, axis]
             if (span > 1).any():
@@ -118,7 +120,8 @@ class BrickGrid:
     def _spans(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
         """Per box and axis the first brick that it meets, and how many, [n, d] each."""
         origin = np.asarray(self.origin, np.int64)
-        inside = Boxes(boxes.lo - origin, boxes.hi - origin).clip(self.shape)
+        moved = Boxes(boxes.lo - origin, boxes.hi - origin) if any(self.origin) else boxes
+        inside = moved.clip(self.shape)
         edges = np.asarray(self.brick, np.int64)
         first = inside.lo // edges
         return first, np.where(inside.volumes[:, None] > 0, -(-inside.hi // edges) - first, 0)

@@ -24,7 +24,7 @@ ROUNDING = 1e-6  # of a time: what sums in another order may differ by
 
 @dataclass(frozen=True)
 class MergeBounds:
-    """Of the first n nodes of a candidate, at index n - 1: their time layerwise and the least that they take merged."""
+    """Times of the first n nodes of a candidate, at index n - 1: layerwise, and the least that they take merged."""
 
     alone: Sequence[float]
     merged: Sequence[float]

@@ -210,9 +210,9 @@ _known_axes = lru_cache(maxsize=1 << 12)(_axes)
 
 def fits(op: Conv, edge: int) -> bool:
     """Whether there is a transform in tiles of `edge` for a convolution, that rounds little enough."""
-    if op.groups > 1 or op.gate_parts > 1 or op.channel_scaled or len(op.kernel) > 3 or not _pads_fit(op):
+    if op.groups > 1 or op.gate_parts > 1 or op.channel_scaled or len(op.kernel) > 3:
         return False
-    return _is_known(op.kernel, op.strides, op.dilations, edge)
+    return _is_known(op.kernel, op.strides, op.dilations, edge) and _pads_fit(op)
 
 
 @lru_cache(maxsize=1 << 10)

@@ -168,7 +168,7 @@ class WinogradScheme(Kernel):
         nbytes, paced = self.weight_bytes, isa.shares_chunks
         return choose_sizes(tiles, depth, self.ob, isa.registers, nbytes, anew, self.paired, paced)
 
-    @property
+    @cached_property
     def room(self) -> tuple[int, int]:
         """Tiles of a plane and blocks of outputs that V and M have room for: few numbers, so that boxes share code."""
         if self.decided:

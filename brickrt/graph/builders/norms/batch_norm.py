@@ -6,7 +6,7 @@ import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import channel_view, elementwise, require_float, uses, view
-from brickrt.graph.builders.scalar import F16, add, div, in_float32, like, mul, sqrt, sub, wide_type
+from brickrt.graph.builders.scalar import add, div, in_float32, like, mul, sqrt, sub, wide_type
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
 
@@ -33,10 +33,12 @@ def _apply(b: Builder, x: str, parameters: tuple[str, ...], epsilon: float) -> s
     dtype = wide_type(b.type(x).dtype)
     names = [b.constant(a.astype(dtype), hint) for a, hint in ((factor, "scale"), (bias - mean * factor, "shift"))]
     factor_name, shift_name = (_broadcast(b, name, x) for name in names)
-    if b.type(x).dtype == F16:
-        return elementwise(b, in_float32(lambda x, f, s: add(mul(x, f), s)), x, factor_name, shift_name)
-    scaled = elementwise(b, mul, x, factor_name, hint="scaled")
-    return elementwise(b, add, scaled, shift_name, hint="shifted")
+    return elementwise(b, in_float32(_scaled), x, factor_name, shift_name, hint="scaled")
+
+
+def _scaled(x: Expr, factor: Expr, shift: Expr) -> Expr:
+    """The product and the sum."""
+    return add(mul(x, factor), shift)
 
 
 def _broadcast(b: Builder, name: str, x: str) -> str:
