@@ -7,6 +7,7 @@ import json
 import os
 import platform
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from brickrt.graph.errors import BrickError
@@ -19,15 +20,17 @@ from brickrt.runtime.files.scratch import free_bytes, measured_speed
 from brickrt.runtime.stream.stream_report import Spilling
 
 RECOMPUTED = 200  # units of all passes, where nothing is spilled: plans of more take seconds
+AT_ONCE = DiskSpeed(1e18, 1e18)
 REMEMBERED = 3600.0  # seconds: what a disk does changes with what else it does, by more than plans depend on
 
 
 def with_spills(
     planner: StreamPlanner, folder: Path | None, threads: int, sharing: int = 1
 ) -> tuple[list[StreamPlanner], Spilling | None]:
-    """The planners to try, the one that spills into a folder first, if that takes less time, and what was found out
-    about the disk, whose speed `sharing` processes have together. In networks of very many passes that one is the only
-    one: it hardly ever takes more memory."""
+    """The planners to try, and what was found out about the disk of a folder, whose speed `sharing` processes have
+    together. The one that spills into the folder comes first, if that takes less time; behind it others that may take
+    less memory: without spills, and with those of a disk that takes no time, so that the least memory hardly depends on
+    the disk. In networks of very many passes there is one that spills, as it hardly ever takes more."""
     if folder is None or not planner.may_spill or not folder.is_dir():  # who writes there says that it is missing
         return [planner], None
     try:
@@ -36,15 +39,18 @@ def with_spills(
     except BrickError as e:
         return [planner], Spilling(str(folder), 0.0, 0.0, 0, str(e))
     costs = SpillCosts.of(planner.plan, planner.network, planner.may_spill, DiskSpeed(write, read), threads)
-    names = choose_spills(costs)
+    sets = list(dict.fromkeys(choose_spills(replace(costs, disk=disk)) for disk in (costs.disk, AT_ONCE)))
     outputs = sum(planner.plan.graph.types[name].nbytes for name in planner.plan.graph.outputs)
-    room = costs.room([k for k, unit in enumerate(costs.units) if unit.name and unit.name in names])
-    if names and room + outputs > free:
-        why = f"takes {room / 2**30:.2f} GiB beside the output's {outputs / 2**30:.2f} GiB"
-        return [planner], Spilling(str(folder), write, read, free, why)
+    rooms = {names: costs.room([k for k, unit in enumerate(costs.units) if unit.name in names]) for names in sets}
+    fitting = [names for names in sets if rooms[names] + outputs <= free or not names]
+    why = ""
+    if sets[0] not in fitting:
+        why = f"takes {rooms[sets[0]] / 2**30:.2f} GiB beside the output's {outputs / 2**30:.2f} GiB"
     few = sum(len(one.computed) for one in costs.passes(())) <= RECOMPUTED
-    planners = ([planner.spilling(names)] if names else []) + ([planner] if few or not names else [])
-    return planners, Spilling(str(folder), write, read, free)
+    wanted = sets[:1] if sets[0] in fitting else [()]
+    others = [names for names in ((), *fitting) if few or not wanted[0]]
+    planners = [planner.spilling(names) if names else planner for names in dict.fromkeys([*wanted, *others])]
+    return planners, Spilling(str(folder), write, read, free, why)
 
 
 def disk_speed(folder: Path) -> tuple[float, float]:

@@ -10,8 +10,15 @@ import pytest
 import brickrt
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from brickrt.graph.onnx_import.source import load
+from brickrt.ops.types import TensorType
+from brickrt.plan.options import PlanOptions
+from brickrt.plan.stream.choose_bands import MIB
+from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.files.scratch import ScratchFolder, scratch_path
+from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream import spill_planning, stream_planning
+from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_report import StreamCut
 from tests.runtime.stream.helpers import PLENTY, pixels, pools, two_layers
 
@@ -89,6 +96,27 @@ def test_without_spills_where_those_take_too_much(disk, monkeypatch, tmp_path):
     monkeypatch.setattr(stream_planning, "SCRATCH_BUFFERS", 2**40)  # as if spilling took that
     report = stream(tmp_path / "y.npy", max_memory=PLENTY)
     assert not report.plan.spilled and report.spilling.why == "takes more memory than is allowed"
+
+
+def test_the_least_memory_does_not_depend_on_the_disk(disk, tmp_path, monkeypatch):
+    """On a slow disk a network is spilled where it would not fit otherwise, and only there."""
+    monkeypatch.setattr(stream_planning, "resident_bytes", lambda: 200 * MIB)
+    source, size = load(zoo.build("nafnet", size=8192, blocks=4).SerializeToString()), (8192, 8192)
+    pipeline, types = Pipeline(choose_engine("cpu"), PlanOptions(), 2), {"x": TensorType((1, 3, *size), np.float32)}
+
+    def planned(limit):
+        return plan_stream(pipeline, source, types, limit, spill_into=tmp_path, whole=False).candidate
+
+    least = {}
+    for speeds in (QUICK, SLOW):
+        disk(speeds)
+        with pytest.raises(BrickError, match="the least that would do is") as refused:
+            planned(1)
+        least[speeds] = refused.value.least.memory.total
+        assert refused.value.least.plan.spilled
+    assert least[QUICK] == least[SLOW]
+    assert planned(least[SLOW]).plan.spilled
+    assert not planned(2**30).plan.spilled
 
 
 def test_scratch_elsewhere(disk, tmp_path, monkeypatch):
