@@ -86,7 +86,8 @@ class SpillCosts:
         return self.units[unit].nbytes / self.disk.read
 
     def one_pass(self, number: int, spilled: Collection[int]) -> OnePass:
-        """What a pass does where the tensors of these units are spilled."""
+        """What a pass does where the tensors of these units are spilled. It reads and writes files while it computes:
+        the longer of both counts whole, of the shorter what threads that copy and check take from the others."""
         units, computed, read = self.units, set[int](), set[int]()
         written = [unit for unit in spilled if units[unit].level == number]
         left = [*self.targets[number], *written]
@@ -100,7 +101,7 @@ class SpillCosts:
                 computed.add(unit)
                 left += units[unit].reads
         files = sum(map(self.write_s, written)) + sum(map(self.read_s, read))
-        return OnePass(computed, read, sum(units[unit].seconds for unit in computed) + files)
+        return OnePass(computed, read, overlapped_us(sum(units[unit].seconds for unit in computed), files))
 
     def passes(self, spilled: Collection[int]) -> list[OnePass]:
         """What all passes do."""

@@ -74,6 +74,15 @@ def test_a_network_of_many_passes() -> None:
         assert len(spilled.users(name)) > 1, name
 
 
+def test_a_pass_computes_while_it_reads_and_writes() -> None:
+    """A tensor is spilled that takes about as long to write as to compute: no pass waits for it long."""
+    units = [SweptUnit(0, 8, is_input=True), *(SweptUnit(k, 10**6, 1.0, (k,), f"t{k}" * (k < 2)) for k in range(3))]
+    costs = SpillCosts(tuple(units), ((1,), (2,), (3,)), DiskSpeed(10**6, 10**9))
+    first, second, third = costs.passes([1, 2])
+    assert 1 < first.seconds < 2 and 1 < second.seconds < 2 and 1 < third.seconds < 1.1
+    assert choose_spills(costs)
+
+
 def test_room_is_that_of_the_passes_that_still_read() -> None:
     """A chain in which each pass reads what the one before spilled: two tensors are there at a time."""
     units = [SweptUnit(0, 8, is_input=True), *(SweptUnit(k, 10**6, 1.0, (k,), f"t{k}") for k in range(6))]
