@@ -99,15 +99,23 @@ class SweepMemory:
             if stored.starts is not None and band and stored.starts[band] != stored.starts[band - 1]:
                 yield name
 
-    def move(self, name: str, band: int, pool: Executor, parts: int, hi: int) -> None:
-        """Moves the rows up to `hi` that the band still holds to the front of their ring."""
+    def leaves_alone(self, name: str, band: int) -> bool:
+        """Whether neither moving rows to the front before a band nor the band itself touches what the band before has
+        computed, where that is not moved: it may still be written."""
+        rows, starts = self.schedule.rows[name], self.storage.tensors[name].starts
+        assert starts is not None
+        return bool(rows.hi[band] - starts[band] <= rows.lo[band - 1] - starts[band - 1])
+
+    def move(self, name: str, band: int, pool: Executor, parts: int, hi: int, copied: bool = False) -> None:
+        """Moves the rows up to `hi` that the band still holds to the front of their ring. They stay where they were as
+        well if they must be `copied`."""
         starts, planes = self.storage.tensors[name].starts, self.planes(name)
         assert starts is not None
         first, shift = int(starts[band]), int(starts[band] - starts[band - 1])
         count = hi - first
         if count <= 0:
             return
-        if self._move_pages(planes, shift, count):
+        if not copied and self._move_pages(planes, shift, count):
             return
         edges = np.linspace(0, len(planes), min(parts, len(planes)) + 1).astype(int)
         jobs = [pool.submit(_shift, planes[a:b], shift, count) for a, b in pairwise(edges)]

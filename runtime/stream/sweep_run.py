@@ -141,11 +141,12 @@ class SweepRun:
     def move(self, band: int) -> None:
         """Makes room in the rings that are full."""
         for name in self.memory.moving(band) if band > self.bands.first else ():
-            rows = self.schedule.rows[name]
-            if name in self.schedule.sinks:
+            rows, written = self.schedule.rows[name], name in self.schedule.sinks
+            if written and not self.memory.leaves_alone(name, band):
                 self.await_writes(0)
             hi = int(rows.hi[band] if name in self.schedule.sources else rows.hi[band - 1])
-            self.memory.move(name, band, self.threads.movers, self.threads.count, hi)
+            copied = written and bool(self.writing)
+            self.memory.move(name, band, self.threads.movers, self.threads.count, hi, copied)
 
     def read(self, band: int, during: int) -> None:
         """Reads the new rows of a band, into rings as they lie while another one runs."""

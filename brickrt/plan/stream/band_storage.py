@@ -131,12 +131,12 @@ def _stored(
     if not (is_read or is_written or rows.kept > saved * rows.fresh):
         kind: Kind = "saved" if rows.kept else "arena"
         return TensorStorage(kind, with_extent(extents, axis, rows.window), first, rows.kept)
-    keep, hi = rows.keep, rows.hi
+    keep, held, hi = rows.keep, rows.keep, rows.hi
     if is_read:
         hi = np.concatenate([hi[1:], hi[-1:]])
     if is_written:
-        keep = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
-    most = int((hi - keep).max(initial=0))
+        held = np.minimum(keep, np.concatenate([rows.lo[:1], rows.lo[:-1]]))
+    most = int((hi - held).max(initial=0))
     if is_read or is_written:
         most += (FILE_BANDS - 1) * rows.fresh
     most = _whole_pages(most, row_bytes)

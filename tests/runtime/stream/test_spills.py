@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import random
+import time
 
 import numpy as np
 import onnx
+import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 import brickrt
 from brickrt.graph.errors import BrickError
+from brickrt.ops.types import Shape
 from brickrt.plan.stream.stream_plan import StreamPlanner
-from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
+from brickrt.runtime.stream.ring_memory import SweepMemory
+from tests.runtime.stream.helpers import pools
+from tests.support.cpu.streams import ArraySpill, plan_of, planner_of, random_inputs, run_stream
 from tests.support.random_layers import LAYERS, combine, dense_conv, gate, modulation, norm
 from tests.support.random_networks import random_network
 
@@ -65,3 +70,24 @@ def test_many_rows(seed: int, extent: int, rows: int) -> None:
         raise
     assume(planner.network.spilled)
     check_equal(network, planner, rows)
+
+
+@pytest.mark.parametrize("rows", [1, 4, 7])
+def test_what_is_still_written_stays_while_rings_move(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each write looks at its rows late: by then the next band runs, in rings whose rows may have moved."""
+    write, leaves_alone, alone = ArraySpill.write, SweepMemory.leaves_alone, []
+
+    def late(spill: ArraySpill, lo: Shape, array: np.ndarray) -> None:
+        time.sleep(0.004)
+        write(spill, lo, array)
+
+    def noted(memory: SweepMemory, name: str, band: int) -> bool:
+        alone.append(leaves_alone(memory, name, band))
+        return alone[-1]
+
+    monkeypatch.setattr(ArraySpill, "write", late)
+    monkeypatch.setattr(SweepMemory, "leaves_alone", noted)
+    network = onnx.load_from_string(pools())
+    planner = planner_of(plan_of(network))
+    check_equal(network, planner.spilling(planner.may_spill), rows)
+    assert any(alone)
