@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 
 import numpy as np
 
@@ -103,15 +104,17 @@ class StreamProgram:
         """Reads the graph's inputs and writes its outputs, sweep by sweep. Raises Cancelled after `cancel`."""
         self._cancelled, self._running = False, None
         self._fill_whole(files.sources)
-        work = {one.sweep: one for one in self.work}
+        work, released = {one.sweep: one for one in self.work}, list[Future[None]]()
         with RunThreads.started(self.threads) as threads:
             for number in range(len(self.plan.sweeps)):
                 self._between(number)
                 if number in work:
                     self._sweep(work[number], files, threads)
                 for name, spill in files.spills.items():
-                    if self.plan.users(name)[-1] == number:
-                        spill.release()
+                    if self.plan.users(name)[-1] == number:  # a file system may take a second for a GiB
+                        released.append(threads.releaser.submit(spill.release))
+            for one in released:
+                one.result()
         self._between(len(self.plan.sweeps))
         self._write_whole(files.sinks)
 

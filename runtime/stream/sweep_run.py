@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -70,10 +70,11 @@ class Files:
 
 @dataclass(frozen=True)
 class RunThreads:
-    """A thread that reads, one that writes, and some that move rows."""
+    """A thread that reads, one that writes, one that gives room on the disk back, and some that move rows."""
 
     reader: ThreadPoolExecutor
     writer: ThreadPoolExecutor
+    releaser: ThreadPoolExecutor
     movers: ThreadPoolExecutor
     count: int
 
@@ -81,8 +82,8 @@ class RunThreads:
     @contextmanager
     def started(cls, count: int) -> Iterator[RunThreads]:
         """The threads, `count` of which move rows; they have ended when this is left."""
-        with ThreadPoolExecutor(1) as reader, ThreadPoolExecutor(1) as writer, ThreadPoolExecutor(count) as movers:
-            yield cls(reader, writer, movers, count)
+        with ExitStack() as stack:
+            yield cls(*(stack.enter_context(ThreadPoolExecutor(n)) for n in (1, 1, 1, count)), count)
 
 
 @dataclass(frozen=True)
