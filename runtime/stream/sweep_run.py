@@ -83,7 +83,9 @@ class RunThreads:
     def started(cls, count: int) -> Iterator[RunThreads]:
         """The threads, `count` of which move rows; they have ended when this is left."""
         with ExitStack() as stack:
-            yield cls(*(stack.enter_context(ThreadPoolExecutor(n)) for n in (1, 1, 1, count)), count)
+            numbers = (1, 1, 1, count)
+            reader, writer, releaser, movers = (stack.enter_context(ThreadPoolExecutor(n)) for n in numbers)
+            yield cls(reader, writer, releaser, movers, count)
 
 
 @dataclass(frozen=True)
