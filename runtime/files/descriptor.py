@@ -5,12 +5,15 @@ Nothing is mapped: pages of a mapped file count as the process's memory.
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from errno import EDQUOT, EFBIG, EIO, ENOSPC
+from errno import EDQUOT, EFBIG, EINVAL, EIO, ENOSPC
 from pathlib import Path
+
+import numpy as np
 
 from brickrt.graph.errors import BrickError, InputError
 
@@ -57,6 +60,48 @@ def write_at(fd: int, data: memoryview, offset: int, name: object) -> None:
     with refused(name):
         while done < len(data):
             done += os.pwrite(fd, data[done:], offset + done)
+
+
+class Unbuffered:
+    """A further descriptor of a file, whose transfers pass the system's cache by: they take a core a third of the time
+    that others do, which copy. It transfers what lies on whole pages, in memory and in the file. With all else, and
+    where the file system has no such transfers, it does nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.name, self._fd, self._refused = str(path), -1, False
+        if hasattr(os, "O_DIRECT"):
+            with suppress(OSError):  # others transfer what this one does not
+                self._fd = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_DIRECT)
+
+    def read(self, into: memoryview, offset: int) -> bool:
+        """Fills `into` from `offset` on; whether it did."""
+        return self._moved(lambda: os.preadv(self._fd, [into], offset), into, offset)
+
+    def write(self, data: memoryview, offset: int) -> bool:
+        """Writes `data` at `offset`; whether it did, with all of it."""
+        return self._moved(lambda: os.pwrite(self._fd, data, offset), data, offset)
+
+    def _moved(self, move: Callable[[], int], data: memoryview, offset: int) -> bool:
+        if self._fd < 0 or self._refused or not data or not _on_pages(data, offset):
+            return False
+        with refused(self.name):
+            try:
+                return move() == len(data)
+            except OSError as e:
+                if e.errno != EINVAL:  # which says that this file system's pages are others
+                    raise
+        self._refused = True
+        return False
+
+    def close(self) -> None:
+        """Closes the descriptor."""
+        if self._fd >= 0:
+            os.close(self._fd)
+
+
+def _on_pages(data: memoryview, offset: int) -> bool:
+    address = np.frombuffer(data, np.uint8).__array_interface__["data"][0]
+    return (address | offset | len(data)) % mmap.PAGESIZE == 0
 
 
 def sync_file(fd: int, name: object) -> None:

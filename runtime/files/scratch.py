@@ -19,7 +19,7 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, added, as_bytes, pieces
-from brickrt.runtime.files.descriptor import read_at, refused, sync_file, write_at
+from brickrt.runtime.files.descriptor import Unbuffered, read_at, refused, sync_file, write_at
 from brickrt.runtime.files.formats.flat import FlatBoxes, FlatLayout
 from brickrt.runtime.files.identity import checksum
 
@@ -49,7 +49,10 @@ class ScratchFile:
             self._fd = os.open(path, flags, 0o600)
         self.shape, self.name = shape, str(path)
         layout = FlatLayout(shape, _BYTES, 0)
-        self._reading, self._writing = (FlatBoxes(self._fd, layout, self.name, one) for one in (reading, writing))
+        self._unbuffered = Unbuffered(path)
+        self._reading, self._writing = (
+            FlatBoxes(self._fd, layout, self.name, one, self._unbuffered) for one in (reading, writing)
+        )
 
     def read(self, lo: Extents, out: np.ndarray) -> None:
         """Fills `out` with the box that begins at `lo`. Raises BrickError where the file ends before."""
@@ -79,6 +82,7 @@ class ScratchFile:
 
     def close(self) -> None:
         """Closes the file; a later run may go on with it."""
+        self._unbuffered.close()
         os.close(self._fd)
 
 

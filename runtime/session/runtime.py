@@ -277,10 +277,9 @@ class Runtime:
         `stored`, such as "uint8", by default the outputs' own; floats are multiplied with `scale` before, rounded and
         clipped. With `spill` "auto", what several passes need goes through files in the folder `scratch`, by default
         beside the output, where that takes less time than to compute it again, or nothing else fits. With `resume` a
-        run that was ended goes on, to the same bytes; each band is kept once it is on the disk. Raises BrickError, in
-        one line: where the limit is too low, with the least that would do; where an operator is not run band by band;
-        for files that cannot be read or written; to resume, where input, model or options are others. Raises Cancelled
-        after `cancel`.
+        run that was ended goes on, to the same bytes; each band is kept once it is on the disk. Raises Cancelled after
+        `cancel`, and BrickError, in one line: where the limit is too low, with the least that would do; where an
+        operator is not run band by band; for files that cannot be read or written; to resume what was another run.
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
         image of any size instead, each overlapping the next by the share `overlap` (0.5), and results are blended with

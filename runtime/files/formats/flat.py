@@ -14,7 +14,7 @@ from numpy.lib.stride_tricks import as_strided
 
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, added, as_bytes, check_box, cut, slices, steps, usual_axis
-from brickrt.runtime.files.descriptor import Unfinished, open_file, read_at, sync_file, write_at
+from brickrt.runtime.files.descriptor import Unbuffered, Unfinished, open_file, read_at, sync_file, write_at
 from brickrt.runtime.files.identity import file_identity
 
 _RUN_APART = 1 << 14  # bytes from run to run: what lies between is read as well, as that is quicker than another call
@@ -43,10 +43,18 @@ class FlatLayout:
 
 class FlatBoxes:
     """Reads and writes boxes of one flat array with few calls: elements that lie together go together, and short runs
-    are read with what lies between them. Keeps one buffer of 1 MiB, its own where none is given."""
+    are read with what lies between them. Keeps one buffer of 1 MiB, its own where none is given. `unbuffered` transfers
+    what it can."""
 
-    def __init__(self, fd: int, layout: FlatLayout, name: str, buffer: bytearray | None = None) -> None:
-        self._fd, self._layout, self._name = fd, layout, name
+    def __init__(
+        self,
+        fd: int,
+        layout: FlatLayout,
+        name: str,
+        buffer: bytearray | None = None,
+        unbuffered: Unbuffered | None = None,
+    ) -> None:
+        self._fd, self._layout, self._name, self._unbuffered = fd, layout, name, unbuffered
         shape = layout.shape if layout.order == "C" else layout.shape[::-1]
         self._strides = tuple(math.prod(shape[axis + 1 :]) for axis in range(len(shape)))
         self._buffer = buffer
@@ -55,7 +63,8 @@ class FlatBoxes:
         """Fills `out` with the box that begins at `lo`."""
         for at, part, dense in self._parts(lo, out, gaps=True):
             if dense and self._direct(part):
-                read_at(self._fd, as_bytes(part), at, self._name)
+                if self._unbuffered is None or not self._unbuffered.read(as_bytes(part), at):
+                    read_at(self._fd, as_bytes(part), at, self._name)
                 continue
             buffer = self._room(self._span(part.shape))
             read_at(self._fd, buffer, at, self._name)
@@ -69,7 +78,7 @@ class FlatBoxes:
                 buffer = self._room(part.size)
                 np.frombuffer(buffer, self._layout.dtype).reshape(part.shape)[...] = part
                 write_at(self._fd, buffer, at, self._name)
-            else:
+            elif self._unbuffered is None or not self._unbuffered.write(as_bytes(part), at):
                 write_at(self._fd, as_bytes(part), at, self._name)
 
     def _parts(self, lo: Extents, array: np.ndarray, gaps: bool) -> Iterator[tuple[int, np.ndarray, bool]]:
