@@ -103,12 +103,13 @@ class _Counted:
 def _share_read(cost: CostModel, k: int) -> float:
     """The least share of its inputs that bricks of node `k`'s output read between them."""
     node = cost.graph.nodes[k]
-    op, outputs, inputs = node.op, cost.graph.out(node).shape, cost.graph.ins(node)[0].shape
-    if isinstance(op, Conv | Pool):
-        sides = zip(outputs[2:], inputs[2:], map(min, op.strides, op.kernel))
-        return math.prod(min(1.0, extent * step / max(1, whole)) for extent, whole, step in sides)
-    if isinstance(op, Take):
-        found = (extent if table is None else len({*table}) for table, extent in zip(op.tables, outputs, strict=True))
-        return math.prod(min(1.0, extent / max(1, whole)) for extent, whole in zip(found, inputs, strict=True))
+    op, outputs = node.op, cost.graph.out(node).shape
+    if isinstance(op, Conv | Pool | Take):
+        inputs = cost.graph.ins(node)[0].shape
+        if isinstance(op, Take):
+            read = [extent if table is None else len({*table} - {-1}) for table, extent in zip(op.tables, outputs)]
+        else:
+            read = [*inputs[:2], *(e * step for e, step in zip(outputs[2:], map(min, op.strides, op.kernel)))]
+        return math.prod(min(1.0, some / max(1, whole)) for some, whole in zip(read, inputs, strict=True))
     channels = isinstance(op, Concat) and op.axis == 1 and cost.node_costs[k].image
     return float(channels or isinstance(op, ConvTranspose | Map | MatMul | Reduce | Reorder | Rowwise))
