@@ -216,6 +216,8 @@ class ZarrSink:
 
     def close(self) -> None:
         """Makes the array durable and gives it its name, in place of what had it."""
+        for torn in self._at.rglob("*.partial"):  # of a chunk that Zarr was writing when a run was killed
+            torn.unlink(missing_ok=True)
         self.sync()
         if self._at == self._path:
             return

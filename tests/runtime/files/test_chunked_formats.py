@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
 import sys
 
 import h5py
@@ -267,3 +269,28 @@ def test_a_type_or_shape_that_the_file_lacks_is_refused(tmp_path):
         open_source(tmp_path / "a.npy", dtype="f8")
     with pytest.raises(InputError, match=r"has the shape \[3, 4\], not \[4, 3\]"):
         open_source(tmp_path / "a.npy", shape=(4, 3))
+
+
+KILLED = """
+import os, signal, sys
+import numpy as np
+from brickrt.runtime.files.sink import create_sink
+
+sink = create_sink(sys.argv[1], (4, 4, 8), "f4", axis=0, chunks=(2, 4, 8))
+os.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+sink.write((0, 0, 0), np.ones((2, 4, 8), np.float32))
+"""
+
+
+def test_nothing_is_left_of_a_chunk_that_was_written_when_a_run_was_killed(tmp_path):
+    path, want = tmp_path / "a.zarr", values((4, 4, 8), np.float32)
+    assert subprocess.run([sys.executable, "-c", KILLED, path], check=False).returncode == -signal.SIGKILL
+    assert list(tmp_path.rglob("*.partial"))
+    sink = create_sink(path, want.shape, "f4", axis=0, resume=True, chunks=(2, 4, 8))
+    sink.write((0, 0, 0), want)
+    sink.close()
+    check_reads(open_source(path), want)
+    whole = tmp_path / "b.zarr"
+    check_writes(create_sink(whole, want.shape, "f4", axis=0, chunks=(2, 4, 8)), want, (4, 4, 8))
+    names = [sorted(file.relative_to(folder) for file in folder.rglob("*")) for folder in (path, whole)]
+    assert names[0] == names[1]
