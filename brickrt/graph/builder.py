@@ -182,7 +182,7 @@ class Builder:
                 raise Unsupported(no_kernels(t.dtype))
         self.check_room(out.shape, out.dtype)
         needed = out.size * max(8, 2 * out.dtype.itemsize)
-        if needed > ALWAYS:
+        if needed > ALWAYS:  # else what is told is not put in words
             require_modest(needed, f"{self.what()} gives {out}, which with copies")
         name = self.fresh(hint or op.name)
         self.types[name] = out
