@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from brickrt.ops.base import Op
 from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS, chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -16,6 +17,7 @@ from brickrt.ops.operators.move import View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
@@ -54,7 +56,7 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
         return _image_brick(cost, k, list(whole), want)
     if isinstance(node.op, MatMul):
         return _product_brick(cost, k, list(whole), want)
-    return _plain_brick(list(whole), want, cost.device.cores)
+    return _plain_brick(list(whole), want, cost.device.cores, _reduced(node.op))
 
 
 def _wanted_tasks(cost: CostModel, k: int) -> int:
@@ -80,19 +82,37 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
         want = _left(want, channels, brick[1])
     slabs = max(want, _slabs_for_cache(cost, k)) if alone else want
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
-    if slabs == 1 and pieces > 1 and _rounds(pieces, device.cores) > UNEVEN_LAYER:
-        slabs = device.cores
+    axes, cores = _slabs(op, brick), device.cores
+    if _reduces_rows(op, brick):  # each slab reduces all of them
+        slabs = cores = -(-cores // pieces)
+    elif slabs == 1 and pieces > 1 and _rounds(pieces, cores) > UNEVEN_LAYER:
+        slabs = cores
     rows, segment = 1, _segment(cost, k)
-    axes = range(2, min(len(brick), max(3, len(brick) - 1)))
     for axis in axes:
         extent = brick[axis]
         parts = slabs if axis == axes[-1] else min(slabs, -(-extent // ROW_TILE))  # thin planes would be all halo
         whole = axis == len(brick) - 1 and extent >= EVEN_SEGMENTS * parts * segment
-        brick[axis] = _edge(extent, parts, device.cores, segment if whole else 1)
+        brick[axis] = _edge(extent, parts, cores, segment if whole else 1)
         slabs, rows = _left(slabs, extent, brick[axis]), rows * extent
     if unit and rows < want and brick[1] == channels:
         brick[1] = _edge(channels, -(-want // rows), device.cores, unit)
     return tuple(brick)
+
+
+def _slabs(op: Op, shape: Sequence[int]) -> Sequence[int]:
+    """The axes along which images are cut into slabs: where they can, those that are not reduced."""
+    axes = range(2, min(len(shape), max(3, len(shape) - 1)))
+    return [axis for axis in axes if axis not in _reduced(op)] or axes
+
+
+def _reduces_rows(op: Op, shape: Sequence[int]) -> bool:
+    """Whether an operator reads all of an image for each slab of it."""
+    return any(axis in _reduced(op) for axis in _slabs(op, shape))
+
+
+def _reduced(op: Op) -> Shape:
+    """The axes along which an operator reads all for a part of what it gives."""
+    return op.axes if isinstance(op, Rowwise) else ()
 
 
 def _segment(cost: CostModel, k: int) -> int:
@@ -148,8 +168,8 @@ def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
     node, lanes = cost.graph.nodes[k], cost.device.lanes
     if cost.layouts[node.output] != "blocked":
         return 0
-    if isinstance(node.op, Reduce):
-        return lanes if node.op.axes != (1,) else 0
+    if isinstance(node.op, Reduce | Rowwise):
+        return lanes if 1 not in node.op.axes else 0
     if not isinstance(node.op, Conv):
         return 0
     if node.op.groups == 1:
@@ -159,10 +179,11 @@ def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
 
 
 def _weights_lead(cost: CostModel, k: int) -> bool:
-    """Whether cutting channels moves less than cutting rows; a reduction has no rows to cut."""
-    own = cost.node_costs[k]
-    batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
-    return isinstance(cost.graph.nodes[k].op, Reduce) or own.const_bytes > own.in_bytes / batch
+    """Whether cutting channels moves less than cutting rows; what reduces rows has none to cut."""
+    own, node = cost.node_costs[k], cost.graph.nodes[k]
+    shape = cost.graph.out(node).shape
+    reduces = isinstance(node.op, Reduce) or _reduces_rows(node.op, shape)
+    return reduces or own.const_bytes > own.in_bytes / max(1, shape[0])
 
 
 def _slabs_for_cache(cost: CostModel, k: int) -> int:
@@ -232,11 +253,13 @@ def _recurrent_brick(brick: list[int], want: int, cores: int) -> Shape:
     return tuple(brick)
 
 
-def _plain_brick(brick: list[int], want: int, cores: int) -> Shape:
-    """Cuts leading dimensions; the last only where it holds all elements."""
+def _plain_brick(brick: list[int], want: int, cores: int, reduced: Sequence[int]) -> Shape:
+    """Cuts leading dimensions, those of what is `reduced` only while cores have nothing to do; the last only where it
+    holds all elements."""
     last = brick[-1]
     if math.prod(brick[:-1]) > 1:
-        _cut_leading(brick, range(len(brick) - 1), want, cores)
+        want = _cut_leading(brick, [axis for axis in range(len(brick) - 1) if axis not in reduced], want, cores)
+        _cut_leading(brick, [axis for axis in range(len(brick) - 1) if axis in reduced], min(want, cores), cores)
     elif last >= 2 * CHUNK:
         brick[-1] = max(CHUNK, -(-last // want))
     return tuple(brick)

@@ -15,9 +15,9 @@ from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv_operands import BYTE, ConvOperands, TilePosition
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.image_pairs import ImagePairs
-from brickrt.ops.cpu.products.live_taps import first_input, live_taps, shared_taps, tile_place
+from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place, walked_taps, walked_tiles
 from brickrt.ops.cpu.products.register_tile import Accumulators
-from brickrt.ops.cpu.products.row_tiles import PIXEL, PixelTile, RepeatedTiles
+from brickrt.ops.cpu.products.row_tiles import PixelTile, RepeatedTiles
 from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
@@ -342,12 +342,8 @@ class ConvBody(ConvOperands):
 
     def walked_row(self, place: TilePosition, x: Index, end: Index) -> None:
         """One row of output pixels where taps are walked: several at a time that lie side by side, then single ones."""
-        f, count = self.f, 1 if self.k.row_window.transposed else self.most
-        rest = f.add(x, f.mul(f.div(f.sub(end, x), count), count))
-        with f.loop(x, rest, count) as pixel:
+        for pixel, count in walked_tiles(self.f, self.k.row_window, x, end, self.most):
             self.tile(place, pixel, pixel, PixelTile(1, count, ()))
-        with f.loop(rest, end) as pixel:
-            self.tile(place, pixel, pixel, PIXEL)
 
     def walked_taps(
         self, acc: Accumulators, place: TilePosition, inputs: ir.Value, x: Index, q: Index, channels: int, row: Index
@@ -358,19 +354,11 @@ class ConvBody(ConvOperands):
         window, operand, extent = k.row_window, k.x, k.out.shape[-1]
         step = 1 if operand.block > 1 else operand.strides[1]
 
-        def add(tap: Index, index: Index, offsets: list[int | None]) -> None:
+        for tap, index, reads in walked_taps(f, window, extent, x, acc.pixels):
+            offsets = [None if read is None else read * operand.strides[-1] for read in reads]
             pixel = f.address(inputs, f.mul(index, operand.strides[-1]), operand.dtype)
             number = f.add(f.mul(row, window.kernel), tap)
             acc.multiply_add(pixel, offsets, step, channels, self.weights(place, q, channels, number))
-
-        if window.transposed:
-            with live_taps(f, window, extent, x) as (tap, index):
-                add(tap, index, [0])
-            return
-        for lo, hi, live in shared_taps(f, window, extent, x, acc.pixels):
-            offsets = [t * window.stride * operand.strides[-1] if t in live else None for t in range(acc.pixels)]
-            with f.loop(lo, hi) as tap:
-                add(tap, f.add(first_input(f, window, x), f.mul(tap, window.dilation)), offsets)
 
 
 def channel_offset(f: FunctionEmitter, operand: Operand, channel: Index, unit: int) -> Index:

@@ -8,7 +8,7 @@ product.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,11 +26,11 @@ from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.conv_geometry import windows
-from brickrt.ops.cpu.products.conv_scheme import ConvScheme
+from brickrt.ops.cpu.products.conv_scheme import ANY_ROW, ConvScheme
 from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
 from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
-from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place
-from brickrt.ops.cpu.products.row_tiles import FEW, PIXEL, PixelTile
+from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place, walked_taps, walked_tiles
+from brickrt.ops.cpu.products.row_tiles import FEW, PixelTile
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.byte_dot import ByteDot
 from brickrt.ops.cpu.products.words.words import multiplies_integers
@@ -41,6 +41,9 @@ GROUP_PIXELS = 16  # the same of groups of several channels: inputs that taps sh
 FEW_GROUP_PIXELS = 10  # the same where there are 16 registers
 MOST_SHARING = 4  # taps along the row that share the lanes' inputs
 MOST_WEIGHTS = 12  # weights that are kept in registers meanwhile
+
+TapReads = tuple[int, tuple[int | None, ...]]
+"""The number of a tap, and what each pixel of a tile reads by it, None where that is nothing."""
 
 
 @dataclass(frozen=True)
@@ -145,8 +148,9 @@ class DepthwiseBody:
         """One row of output pixels, from `x` on: runs of tiles."""
         f, k = self.f, self.k
         if k.walks_taps:
-            with f.loop(x, self.f.box(k.out.type.rank - 1)[1]) as pixel:
-                self.tile(at, pixel, pixel, PIXEL)
+            end = f.box(k.out.type.rank - 1)[1]
+            for pixel, count in walked_tiles(f, k.row_window, x, end, k.tile[1]):
+                self.tile(at, pixel, pixel, PixelTile(1, count, ()))
             return
         first = first_input(f, k.row_window, x)
         for run in RowTiles(k.tile[1], 1, k.isa).runs(k.row_window, k.row_class):
@@ -168,16 +172,10 @@ class DepthwiseBody:
                 key, index = loops.enter_context(live_taps(f, window, k.out.shape[2 + axis], y))
                 base = f.add(base, f.mul(index, k.ins[0].strides[2 + axis]))
                 tap = f.add(f.mul(tap, window.kernel), key)
-            if k.walks_taps:
-                key, in_x = loops.enter_context(live_taps(f, k.row_window, k.out.shape[-1], in_x))
-                taps: list[tuple[Index, tuple[int | None, ...]]] = [(key, (0,))]
-            else:
-                taps = list(enumerate(tile.taps))
-            base = f.add(base, f.mul(in_x, k.ins[0].strides[-1]))
             for acc, part, inputs in zip(sums, parts, self.inputs, strict=True):
-                for first in range(0, len(taps), k.shares_taps):
-                    some = taps[first : first + k.shares_taps]
-                    self.row_taps(acc, part, inputs, base, f.mul(tap, k.row_window.kernel), some)
+                for origin, key, taps in self.taps(in_x, tile):
+                    start = f.add(base, f.mul(origin, k.ins[0].strides[-1]))
+                    self.row_taps(acc, part, inputs, start, f.add(f.mul(tap, k.row_window.kernel), key), taps)
 
         def store(t: Index, values: Sequence[ir.Value]) -> None:
             index = [n, f.mul(block, k.lanes), *rows, f.add(out_x, f.mul(t, tile.step))]
@@ -185,6 +183,18 @@ class DepthwiseBody:
             f.store(value, self.out, offset_of(f, k.out, index), k.out.dtype, k.lanes)
 
         self.epilogue.each([[f.read(acc[t]) for acc in sums] for t in range(tile.count)], store)
+
+    def taps(self, in_x: Index, tile: PixelTile) -> Iterator[tuple[Index, Index, list[TapReads]]]:
+        """Some taps along the row at a time: the input from which on they read, the number of the first, and from there
+        on the number of each and what each pixel reads by it."""
+        f, k = self.f, self.k
+        if k.walks_taps:
+            for tap, index, reads in walked_taps(f, k.row_window, k.out.shape[-1], in_x, tile.count):
+                yield index, tap, [(0, reads)]
+            return
+        taps = list(enumerate(tile.taps))
+        for first in range(0, len(taps), k.shares_taps):
+            yield in_x, 0, taps[first : first + k.shares_taps]
 
     def initial(self, block: Index) -> ir.Value:
         """The bias of a block, or zero."""
@@ -210,7 +220,7 @@ class DepthwiseBody:
         inputs: LaneInputs,
         base: Index,
         first_tap: Index,
-        taps: Sequence[tuple[Index, tuple[int | None, ...]]],
+        taps: Sequence[TapReads],
     ) -> None:
         """Some taps along the row, for all members of the groups: each of their pixels is read once."""
         f, k = self.f, self.k
@@ -258,4 +268,6 @@ def _choose(op: Conv | ConvTranspose, ins: Sequence[Operand], out: Operand, isa:
     blocks, rest = divmod(out.shape[1] // op.groups, isa.lanes)
     whole = op.gate_parts == 1 and rest == 0
     shares = isinstance(op, Conv) and (blocks == 1 or (isa.registers < 32 and op.kernel[-1] > 1))
+    if whole and shares:  # taps that are walked share no inputs
+        shares = not DepthwiseKernel(op, tuple(ins), out, isa, (False,) * len(ins), (0, 0, *ANY_ROW)).walks_taps
     return ConvKernel if whole and not shares else DepthwiseKernel

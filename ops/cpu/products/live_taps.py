@@ -69,6 +69,33 @@ def shared_taps(
     return [*before, (first, last, range(count)), *behind]
 
 
+def walked_taps(
+    f: FunctionEmitter, window: RowWindow, extent_out: int, x: Index, count: int
+) -> Iterator[tuple[Index, Index, tuple[int | None, ...]]]:
+    """Loops over the taps of a row that `count` outputs from `x` on read, one of a transposed convolution: yields the
+    tap, what the first output reads, and from there on what each of them does, None where that is nothing."""
+    if window.transposed:
+        with live_taps(f, window, extent_out, x) as (tap, index):
+            yield tap, index, (0,)
+        return
+    for lo, hi, live in shared_taps(f, window, extent_out, x, count):
+        offsets = tuple(t * window.stride if t in live else None for t in range(count))
+        with f.loop(lo, hi) as tap:
+            yield tap, f.add(first_input(f, window, x), f.mul(tap, window.dilation)), offsets
+
+
+def walked_tiles(f: FunctionEmitter, window: RowWindow, x: Index, end: Index, most: int) -> Iterator[tuple[Index, int]]:
+    """Loops over the outputs [x, end) of a row whose taps are walked: yields the first of `most` that lie side by side,
+    or of transposed convolutions of one, and how many they are; then those that are left."""
+    count = 1 if window.transposed else most
+    rest = f.add(x, f.mul(f.div(f.sub(end, x), count), count)) if count > 1 else x
+    if count > 1:
+        with f.loop(x, rest, count) as pixel:
+            yield pixel, count
+    with f.loop(rest, end) as pixel:
+        yield pixel, 1
+
+
 def _inside(f: FunctionEmitter, index: Index, extent: int, rest: Index) -> ir.Value:
     """0 ≤ index < extent and rest == 0."""
     ok = f.b.icmp_unsigned("<", f.value(index), f.value(extent))

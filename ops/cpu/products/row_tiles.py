@@ -109,7 +109,8 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class PixelTile:
-    """`count` output pixels, `step` apart; taps[k][t] is the input index of tap k of pixel t, None to skip."""
+    """`count` output pixels, `step` apart; taps[k][t] is the input index of tap k of pixel t, None to skip. Of
+    taps that are walked (`live_taps.py`) nothing is said."""
 
     step: int
     count: int
@@ -122,10 +123,6 @@ class PixelTile:
             if any(r is not None for r in rels) and not (runs and runs[-1].extend(k, rels)):
                 runs.append(TapRun(k, rels))
         return runs
-
-
-PIXEL = PixelTile(1, 1, ())
-"""One pixel whose taps are not known: they are walked (`live_taps.py`)."""
 
 
 @dataclass

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from brickrt.graph.ir import Graph
+from brickrt.ops.expr import apply, arg
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.partial_reduce import PartialReduce
+from brickrt.ops.operators.rowwise import Rowwise, Step
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.tiling.layer_tiles import layer_brick
@@ -19,6 +22,7 @@ SERVER = DeviceSpec(
     "two cores of a server", "cpu", "avx512", 2, 16, 32, 2**15, 2**20, 32 * 2**20, 2**34, 110.0,
     {"l2": 200.0, "l3": 80.0, "memory": 40.0}, tau=64,
 )  # fmt: skip
+F32 = np.dtype(np.float32)
 DOUBLE_PUMPED = dataclasses.replace(SERVER, double_pumped=True)
 PACED = dataclasses.replace(SERVER, paces_weights=True)
 
@@ -121,3 +125,36 @@ def test_rows_that_share_weights_stay_whole_where_half_of_l2_holds_them(depth, d
     graph = s.graph()
     brick = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "plain"), device), 0)
     assert (brick[0] == 128) == whole and brick[1] < 384
+
+
+def row_brick(
+    axes: tuple[int, ...], shape: tuple[int, ...], layout: str = "blocked", cores: int = 2
+) -> tuple[int, ...]:
+    """The brick of what is divided by its sums over `axes`."""
+    s, x = Sketch(), arg(0, F32)
+    s.add(Rowwise(axes, (Step("sum", x),), apply("div", x, arg(1, F32))), s.input(*shape))
+    graph, device = s.graph(), dataclasses.replace(SERVER, cores=cores, min_task_us=1.0)
+    return layer_brick(CostModel(graph, dict.fromkeys(graph.types, layout), device), 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 64, 32, 32, 32), (1, 512, 3199), (2, 48, 128, 128)])
+def test_norms_of_images_are_cut_in_channels(shape):
+    """A piece of an image's rows would sum up all of them."""
+    images, channels, *space = row_brick(tuple(range(2, len(shape))), shape)
+    assert images == 1 and channels % 16 == 0 and channels < shape[1] and space == list(shape[2:])
+
+
+def test_norms_of_few_channels_are_cut_in_rows_for_cores_that_have_none():
+    assert row_brick((2, 3), (1, 16, 64, 64), cores=4) == (1, 16, 16, 64)
+    assert row_brick((2, 3), (1, 32, 64, 64), cores=4) == (1, 16, 32, 64)
+
+
+def test_rows_are_cut_where_other_axes_are_reduced():
+    assert row_brick((1,), (1, 64, 128, 128))[:2] == (1, 64) and row_brick((1,), (1, 64, 128, 128))[2] < 128
+    *_, rows, columns = row_brick((3,), (1, 64, 128, 128))
+    assert rows < 128 == columns
+
+
+def test_plain_rows_stay_whole_while_there_are_others():
+    assert row_brick((1, 2), (64, 128, 256), "plain")[1:] == (128, 256)
+    assert row_brick((1, 2), (1, 128, 256), "plain") == (1, 64, 256)

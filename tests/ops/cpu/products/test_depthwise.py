@@ -82,9 +82,36 @@ def test_few_registers_share_taps():
     assert (chosen(32, 2, (3,), AVX2), chosen(64, 2, (3,), HOST)) == (DepthwiseKernel, ConvKernel)
 
 
-def chosen(m, groups, kernel, isa):
-    x, w, out = (TensorType(s, np.float32) for s in [(1, 16, 4), (m, 16 // groups, *kernel), (1, m, 5 - kernel[0])])
-    return choose_kernel(conv(kernel, groups=groups), (dense(x, isa.lanes), dense(w)), dense(out, isa.lanes), isa)
+@pytest.mark.parametrize("isa", ISAS)
+def test_taps_that_are_walked_share_nothing(isa):
+    """Groups of whole blocks go to the direct convolution where rows read too many taps for code of their own."""
+    for groups, expected in ((2, ConvKernel), (4, DepthwiseKernel)):
+        pads = {3: 1, 301: 150}
+        kinds = [chosen(2 * isa.lanes, groups, (taps,), isa, extent=400, pad=pad) for taps, pad in pads.items()]
+        assert kinds == [DepthwiseKernel, expected]
+
+
+def chosen(m, groups, kernel, isa, extent=4, pad=0):
+    shapes = [(1, 16, extent), (m, 16 // groups, *kernel), (1, m, extent + 1 + 2 * pad - kernel[0])]
+    x, w, out = (TensorType(shape, np.float32) for shape in shapes)
+    op = conv(kernel, pads=(pad,), groups=groups)
+    return choose_kernel(op, (dense(x, isa.lanes), dense(w)), dense(out, isa.lanes), isa)
+
+
+LONG = {
+    "whole groups": ConvCase(conv((90,), pads=(45,), groups=2, bias=True), (32, 53), 64),
+    "groups of half a block": ConvCase(conv((90,), (2,), (1,), (40,), (30,), groups=4), (32, 71), 32),
+    "depthwise, dilated": ConvCase(conv((60,), dilations=(2,), pads=(59,), groups=19), (19, 37), 19),
+    "depthwise in two dimensions": ConvCase(conv((2, 90), pads=(1, 50), end=(0, 39), groups=5), (5, 3, 40), 10),
+    "transposed": ConvCase(transposed((90,), (3,), pads=(20,), groups=3), (12, 17), 15),
+}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", LONG)
+def test_many_taps(name, isa):
+    """Pixels side by side read most of them together, those at the ends some alone."""
+    check_conv(LONG[name], isa, scratch=False)
 
 
 @st.composite
