@@ -135,7 +135,7 @@ def _reads_once(cost: CostModel, k: int, op: Conv) -> bool:
     """Whether tasks should read weights once, as kernels that ask for them at an even pace do: these are more than an
     image, and than L2 where that does not hold it."""
     spilt = cost.node_costs[k].const_bytes > cost.device.l2
-    plain = cost.device.shares_chunks and op.groups == 1
+    plain = cost.device.shares_chunks and op.groups == 1 and not _computed_weights(cost, k)
     return plain and _weights_lead(cost, k) and (spilt or _slabs_for_cache(cost, k) == 1)
 
 
@@ -183,13 +183,25 @@ def _weights_lead(cost: CostModel, k: int) -> bool:
     own, node = cost.node_costs[k], cost.graph.nodes[k]
     shape = cost.graph.out(node).shape
     reduces = isinstance(node.op, Reduce) or _reduces_rows(node.op, shape)
-    return reduces or own.const_bytes > own.in_bytes / max(1, shape[0])
+    return reduces or own.const_bytes + _computed_weights(cost, k) > _image_bytes(cost, k) / max(1, shape[0])
+
+
+def _computed_weights(cost: CostModel, k: int) -> int:
+    """Bytes of the weights of a convolution where they are no constants."""
+    node = cost.graph.nodes[k]
+    computed = isinstance(node.op, Conv) and node.inputs[1] not in cost.graph.constants
+    return cost.graph.types[node.inputs[1]].nbytes if computed else 0
+
+
+def _image_bytes(cost: CostModel, k: int) -> int:
+    """Bytes of what node `k` reads of images."""
+    return cost.node_costs[k].in_bytes - _computed_weights(cost, k)
 
 
 def _slabs_for_cache(cost: CostModel, k: int) -> int:
     """Slabs of one image such that what each reads stays in half of L2."""
     batch = max(1, cost.graph.out(cost.graph.nodes[k]).shape[0])
-    return math.ceil(cost.node_costs[k].in_bytes / batch / (cost.device.l2 / 2))
+    return math.ceil(_image_bytes(cost, k) / batch / (cost.device.l2 / 2))
 
 
 def _left(parts: int, extent: int, edge: int) -> int:

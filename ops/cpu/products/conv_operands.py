@@ -116,10 +116,10 @@ class ConvOperands:
     def weights(self, place: TilePosition, q: Index, channels: int, tap: Index) -> LoadWeight:
         """The function that loads the weights of one channel of unit `q` at a tap, for a block of the tile."""
         f, k = self.f, self.k
-        if not k.packed[1]:
+        copied = self.copied_weights
+        if not k.packed[1] and copied is None:
             return self.loose_weights(place, q, tap)
         within = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), k.tile[0] * k.lanes)
-        copied = self.copied_weights
         dtype = k.weight_type if copied is None else k.sums
         if copied is not None:
             within = f.sub(within, f.mul(self.steps_before(place), k.tile[0] * k.lanes))
@@ -144,8 +144,8 @@ class ConvOperands:
         return f.address(self.w, f.mul(self.padded_block(place), k.lanes * k.group_in * k.taps), k.weight_type)
 
     def copy_weights(self, place: TilePosition) -> None:
-        """Writes packed weights of a tile and a chunk to the workspace, in the type of sums, times the factors of the
-        input's channels where it has such."""
+        """Writes the weights of a tile and a chunk to the workspace, packed, in the type of sums, times the factors of
+        the input's channels where it has such."""
         f, k = self.f, self.k
         first = f.mul(place.chunk, k.chunk_units)
         whole, tail = divmod(k.group_in, k.unit)
@@ -161,14 +161,24 @@ class ConvOperands:
         """Writes those of the `channels` channels of a unit."""
         f, k = self.f, self.k
         assert self.copied_weights is not None
-        weights, width = self.stream(place), k.tile[0] * k.lanes
+        width = k.tile[0] * k.lanes
         to = f.address(self.copied_weights, f.mul(self.steps_before(place), -width), k.sums)
         with f.loop(0, k.taps) as tap, f.loop(0, channels) as c:
             first = f.mul(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels), c), width)
-            factor = None if self.factors is None else f.splat(self.factor(place, q, c), k.lanes)
-            for at in (f.add(first, j * k.lanes) for j in range(place.count)):
-                value = f.load(weights, at, k.weight_type, k.lanes)
-                f.store(value if factor is None else f.b.fmul(value, factor), to, at, k.sums, k.lanes)
+            load = self.packed_weights(place, q, first) if k.packed[1] else self.loose_weights(place, q, tap)
+            for j in range(place.count):
+                f.store(load(c, j), to, f.add(first, j * k.lanes), k.sums, k.lanes)
+
+    def packed_weights(self, place: TilePosition, q: Index, first: Index) -> LoadWeight:
+        """Loads packed weights from element `first` of those of a tile on, times the factor of their channel."""
+        f, k = self.f, self.k
+        weights = self.stream(place)
+
+        def load(c: Index, j: int) -> ir.Value:
+            value = f.load(weights, f.add(first, j * k.lanes), k.weight_type, k.lanes)
+            return value if self.factors is None else f.b.fmul(value, f.splat(self.factor(place, q, c), k.lanes))
+
+        return load
 
     def steps_before(self, place: TilePosition) -> Index:
         """Multiplications of an output in the chunks before a place's."""

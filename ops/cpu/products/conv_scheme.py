@@ -40,7 +40,7 @@ LEAST, MOST = 16, 64
 for more it costs as much as it saves, as it does for more than the first number where finishing is short."""
 ANY_ROW = (0, 0, 0, 0)
 """In place of `RowWindow.shape_class`, where code does not depend on it."""
-WIDENED_TILES = 4  # tiles of pixels from which on float16 weights are widened once for all
+COPIED_TILES = 4  # tiles of pixels from which on weights are widened, or packed, once for all
 FLOAT16 = np.dtype(np.float16)
 
 
@@ -48,7 +48,7 @@ FLOAT16 = np.dtype(np.float16)
 class ConvScheme(Kernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
     row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
-    `decided` are `tile`, `few_outputs`, `walks_taps`, `shares_chunks` and `widens`."""
+    `decided` are `tile`, `few_outputs`, `walks_taps`, `shares_chunks`, `widens` and `packs_weights`."""
 
     op: Conv | ConvTranspose
 
@@ -90,7 +90,7 @@ class ConvScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return self.tile, self.few_outputs, self.walks_taps, self.shares_chunks, self.widens
+        return self.tile, self.few_outputs, self.walks_taps, self.shares_chunks, self.widens, self.packs_weights
 
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: channels, those of a tile, and whether a block has few outputs."""
@@ -220,7 +220,7 @@ class ConvScheme(Kernel):
         """Whether the output can keep sums between two sweeps."""
         kept = self.sums == self.out.dtype and self.out.block == self.lanes and self.op.gate_parts == 1
         other = isinstance(self.op, ConvTranspose) or self.few_outputs or self.op.channel_scaled
-        return kept and self.packed[1] and not other
+        return kept and (self.packed[1] or self.packs_weights) and not other
 
     @cached_property
     def shares_chunks(self) -> bool:
@@ -228,7 +228,8 @@ class ConvScheme(Kernel):
         if self.decided:
             return self.decided[3]
         pixels, steps = math.prod(self.out.shape[2:]), self.group_in * self.taps
-        plain = self.op.groups == 1 and not self.walks_taps and (self.keeps_sums or self.could_keep_apart)
+        plain = self.op.groups == 1 and self.packed[1] and not self.walks_taps
+        plain = plain and (self.keeps_sums or self.could_keep_apart)
         return plain and share_chunks(self.isa, self.tile, pixels, steps)
 
     @cached_property
@@ -238,13 +239,26 @@ class ConvScheme(Kernel):
         if self.decided:
             return self.decided[4]
         plain = self.packed[1] and self.op.groups == 1 and not (self.few_outputs or self.in_words or self.walks_taps)
-        tiles = -(-math.prod(self.out.shape[2:]) // self.tile[1])
-        return plain and self.isa.paces_weights and self.weight_type == FLOAT16 and tiles >= WIDENED_TILES
+        return plain and self.isa.paces_weights and self.weight_type == FLOAT16 and self.has_many_tiles
+
+    @property
+    def has_many_tiles(self) -> bool:
+        """Whether there are tiles of pixels enough for weights to be made ready for them in the workspace."""
+        return -(-math.prod(self.out.shape[2:]) // self.tile[1]) >= COPIED_TILES
+
+    @cached_property
+    def packs_weights(self) -> bool:
+        """Whether weights that are no constants are packed for all pixels of a box: each vector of them is gathered
+        from as many places as it has lanes."""
+        if self.decided:
+            return self.decided[5]
+        return not (self.packed[1] or self.few_outputs or self.in_words) and self.has_many_tiles
 
     @property
     def copies_weights(self) -> bool:
-        """Whether tiles read weights from the workspace: times the factors of the input's channels, or widened."""
-        return (self.op.channel_scaled and self.packed[1]) or self.widens
+        """Whether tiles read weights from the workspace: times the factors of the input's channels, widened, or
+        packed."""
+        return (self.op.channel_scaled and self.packed[1]) or self.widens or self.packs_weights
 
     @property
     def could_keep_apart(self) -> bool:

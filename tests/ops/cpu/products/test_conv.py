@@ -64,6 +64,22 @@ def test_weights_that_are_no_constants(name):
     check_conv(CASES[name], HOST, packed=False, scratch=False)
 
 
+PACKED = {
+    "strided, dilated": ConvCase(conv((3, 2), (2, 1), (1, 2), (1, 1), bias=True), (21, 9, 11), 37, n=2),
+    "chunks of channels": ConvCase(conv((3, 3), pads=(1, 1)), (1100, 3, 9), 20),
+    "two groups": ConvCase(conv((2, 3), pads=(0, 1), groups=2), (70, 4, 8), 66),
+    "volume": ConvCase(conv((3, 3, 3), pads=(1, 1, 1), bias=True), (9, 3, 4, 6), 18),
+    "walked taps": ConvCase(conv((1, 300), pads=(0, 150)), (5, 2, 160), 33),
+    "pointwise": ConvCase(conv((1, 1), bias=True), (40, 7, 9), 50, n=2),
+}
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("name", PACKED)
+def test_computed_weights_are_packed_for_many_pixels(name, isa):
+    check_conv(PACKED[name], isa, packed=False, scratch=False, tolerance=2e-4)  # of sums of up to 10,000 products
+
+
 @pytest.mark.parametrize("name", ["1d strided, dilated", "2d bias", "pointwise", "3d"])
 def test_float64(name):
     check_conv(CASES[name], AVX2, dtype="float64", scratch=False)

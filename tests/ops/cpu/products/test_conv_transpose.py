@@ -58,6 +58,12 @@ def test_weights_that_are_no_constants(name):
     check_conv(CASES[name], HOST, packed=False, scratch=False)
 
 
+@pytest.mark.parametrize("isa", ISAS)
+def test_computed_weights_are_packed_for_many_pixels(isa):
+    case = ConvCase(transposed((4, 4), (2, 2), pads=(1, 1), bias=True), (21, 9, 12), 37, n=2)
+    check_conv(case, isa, packed=False, scratch=False)
+
+
 def test_float64():
     check_conv(CASES["3x3/2"], AVX2, dtype="float64", scratch=False)
 
