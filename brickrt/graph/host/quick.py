@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
+from brickrt.graph.host.operators.greatest_elements import greatest_elements
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
 
 SMALL = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""
 COMPILED = 1 << 21
-"""The same of compiled loops, which take no arrays beside a copy of what they read."""
+"""The same of loops that are compiled, here or in NumPy, and take no arrays beside a copy of what they read or give."""
 
 Arrays = Sequence[np.ndarray | None]
 
@@ -61,7 +62,7 @@ def _sizes(arrays: Arrays) -> int:
 def _gather(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, at = map(_some, given)
     axis = node.attrs.get("axis", 0)
-    _small(at.size * (x.size // max(1, x.shape[axis])))
+    _small(at.size * (x.size // max(1, x.shape[axis])), COMPILED)
     return np.asarray(x.take(at, axis))
 
 
@@ -75,7 +76,7 @@ def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, at = map(_some, given)
     if node.attrs.get("batch_dims", 0) or not at.ndim or not 0 < at.shape[-1] <= x.ndim:
         raise NotQuick
-    _small(at.size * math.prod(x.shape[at.shape[-1] :]))
+    _small(at.size * math.prod(x.shape[at.shape[-1] :]), COMPILED)
     if at.shape[-1] == 1:
         return np.asarray(x.take(at[..., 0], 0))
     return np.asarray(x[tuple(at[..., k] for k in range(at.shape[-1]))])
@@ -90,20 +91,15 @@ def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 
 def _greatest(node: OnnxNode, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
-    """TopK: the first of equal elements comes first; what is no number is greater than all."""
+    """TopK."""
     if len(given) != 2:
         raise NotQuick
     x, count = map(_some, given)
-    _small(x.size)
+    _small(x.size, COMPILED)
     axis, k = node.attrs.get("axis", -1), count.item()
     if not x.ndim or not 0 <= k <= x.shape[axis]:
         raise NotQuick
-    if node.attrs.get("largest", 1):
-        order = x.shape[axis] - 1 - np.flip(np.flip(x, axis).argsort(axis, kind="stable"), axis)
-    else:
-        order = x.argsort(axis, kind="stable")
-    at = order.take(np.arange(k), axis)
-    return np.take_along_axis(x, at, axis), at.astype(np.int64, copy=False)
+    return greatest_elements(x, k, axis, bool(node.attrs.get("largest", 1)))
 
 
 def _grid_sample(node: OnnxNode, given: Arrays) -> np.ndarray:
