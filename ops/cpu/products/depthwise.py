@@ -57,6 +57,11 @@ class DepthwiseKernel(ConvScheme):
         """A lane reads channels, not words."""
         return False
 
+    @property
+    def packs_weights(self) -> bool:
+        """Weights that are no constants are gathered by each tile."""
+        return False
+
     @cached_property
     def lane_groups(self) -> LaneGroups:
         """Which groups the lanes belong to."""
