@@ -95,7 +95,7 @@ def _greatest(node: OnnxNode, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
     if len(given) != 2:
         raise NotQuick
     x, count = map(_some, given)
-    _small(x.size, COMPILED)
+    _small(4 * x.size, COMPILED)  # a copy, and where elements are
     axis, k = node.attrs.get("axis", -1), count.item()
     if not x.ndim or not 0 <= k <= x.shape[axis]:
         raise NotQuick

@@ -82,7 +82,7 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
         want = _left(want, channels, brick[1])
     slabs = max(want, _slabs_for_cache(cost, k)) if alone else want
     pieces = math.prod(-(-extent // edge) for extent, edge in zip((batch, channels), brick, strict=False))
-    axes, cores = _slabs(op, brick), device.cores
+    axes, cores = _slab_axes(op, brick), device.cores
     if _reduces_rows(op, brick):  # each slab reduces all of them
         slabs = cores = -(-cores // pieces)
     elif slabs == 1 and pieces > 1 and _rounds(pieces, cores) > UNEVEN_LAYER:
@@ -99,7 +99,7 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
     return tuple(brick)
 
 
-def _slabs(op: Op, shape: Sequence[int]) -> Sequence[int]:
+def _slab_axes(op: Op, shape: Sequence[int]) -> Sequence[int]:
     """The axes along which images are cut into slabs: where they can, those that are not reduced."""
     axes = range(2, min(len(shape), max(3, len(shape) - 1)))
     return [axis for axis in axes if axis not in _reduced(op)] or axes
@@ -107,7 +107,7 @@ def _slabs(op: Op, shape: Sequence[int]) -> Sequence[int]:
 
 def _reduces_rows(op: Op, shape: Sequence[int]) -> bool:
     """Whether an operator reads all of an image for each slab of it."""
-    return any(axis in _reduced(op) for axis in _slabs(op, shape))
+    return any(axis in _reduced(op) for axis in _slab_axes(op, shape))
 
 
 def _reduced(op: Op) -> Shape:

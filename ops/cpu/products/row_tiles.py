@@ -109,8 +109,8 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class PixelTile:
-    """`count` output pixels, `step` apart; taps[k][t] is the input index of tap k of pixel t, None to skip. Of
-    taps that are walked (`live_taps.py`) nothing is said."""
+    """`count` output pixels, `step` apart; taps[k][t] is the input index of tap k of pixel t, None to skip.
+    Where taps are walked (`live_taps.py`), there are none here."""
 
     step: int
     count: int
