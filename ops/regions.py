@@ -22,6 +22,18 @@ def settle(boxes: Boxes, lo: np.ndarray, hi: np.ndarray, shape: Sequence[int]) -
     return Boxes(lo, hi).clip(shape)
 
 
+def window_region(
+    boxes: Boxes, reach: tuple[np.ndarray, np.ndarray], channels: tuple[np.ndarray | int, np.ndarray | int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ranges of an input [N, C, spatial…] that windows read for boxes of the output: images as those of the boxes,
+    ranges of `channels`, and the `reach` of the windows along the others. Columns lie together in memory."""
+    lo, hi = np.empty((2, boxes.rank, len(boxes)), np.int64).transpose(0, 2, 1)
+    lo[:, 0], hi[:, 0] = boxes.lo[:, 0], boxes.hi[:, 0]
+    lo[:, 1], hi[:, 1] = channels
+    lo[:, 2:], hi[:, 2:] = reach
+    return lo, hi
+
+
 def operand_region(boxes: Boxes, shape: Shape) -> Boxes:
     """The region of an operand that broadcasts to the output; empty where the output's box is."""
     region = broadcast_region(boxes, shape)

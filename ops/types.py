@@ -10,6 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 Shape = tuple[int, ...]
+INTEGERS = frozenset({int})
 
 
 @cache
@@ -35,7 +36,7 @@ class TensorType:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        if type(self.shape) is not tuple or not all(type(d) is int for d in self.shape):
+        if type(self.shape) is not tuple or not INTEGERS.issuperset(map(type, self.shape)):
             object.__setattr__(self, "shape", tuple(d if isinstance(d, OpenNumber) else int(d) for d in self.shape))
         if not isinstance(self.dtype, np.dtype):
             object.__setattr__(self, "dtype", np.dtype(self.dtype))
@@ -116,7 +117,7 @@ class Boxes:
     @cached_property
     def some_empty(self) -> bool:
         """Whether any box has no elements."""
-        return bool(self.empty.any())
+        return bool((self.hi <= self.lo).any())
 
     @property
     def volumes(self) -> np.ndarray:
@@ -125,7 +126,7 @@ class Boxes:
 
     def clip(self, shape: Sequence[int]) -> Boxes:
         """The parts inside a tensor of `shape`; an empty part has lo == hi inside the tensor."""
-        top = np.asarray(shape, np.int64).reshape(1, -1)
+        top = np.asarray(shape, np.int64)
         lo = np.minimum(np.maximum(self.lo, 0), top)  # half the price of np.clip
         return Boxes(lo, np.maximum(np.minimum(self.hi, top), lo))
 

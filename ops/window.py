@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -34,8 +35,14 @@ class Window:
 
     def reach(self, lo: np.ndarray, hi: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The input ranges that output ranges [n, spatial] read, padding included (not clipped)."""
-        strides, pads = np.asarray(self.strides), np.asarray(self.pads)
-        return lo * strides - pads, (hi - 1) * strides - pads + np.asarray(self.spans)
+        strides, pads, beyond = self._numbers
+        return lo * strides - pads, hi * strides + beyond
+
+    @cached_property
+    def _numbers(self) -> np.ndarray:
+        """Strides, pads, and what is beyond an end that is multiplied by the stride."""
+        sides = zip(self.spans, self.strides, self.pads, strict=True)
+        return np.array([self.strides, self.pads, [span - stride - pad for span, stride, pad in sides]], np.int64)
 
     def taps(self, array: np.ndarray, extents: Sequence[int]) -> Iterator[np.ndarray]:
         """Per tap, row-major over the kernel, its view [N, C, *extents] of an array that starts where output 0 does."""

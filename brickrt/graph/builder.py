@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -250,8 +250,10 @@ class Builder:
         if tensor in self.spread:
             self.spread[name] = self.spread.pop(tensor)
         for k, node in enumerate(added):
-            inputs = tuple(name if i == tensor else i for i in node.inputs)
-            self.nodes[start + k] = replace(node, inputs=inputs, output=name if node.output == tensor else node.output)
+            if node.output == tensor or tensor in node.inputs:
+                inputs = tuple(name if i == tensor else i for i in node.inputs)
+                output = name if node.output == tensor else node.output
+                self.nodes[start + k] = Node(node.name, node.op, inputs, output, node.origin)
 
     def resolve(self, name: str) -> str:
         """The tensor that an ONNX name stands for."""

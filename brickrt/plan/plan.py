@@ -8,6 +8,7 @@ from typing import Any
 
 from brickrt.graph.ir import Graph
 from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.footprint import with_footprint
 from brickrt.plan.layout import Layout, image_layout
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan_text import plan_summary, plan_table
@@ -74,7 +75,7 @@ class Plan:
             "options": self.options.to_dict(),
             "flops": sum(s.flops for s in self.subgraphs),
             "tasks": sum(s.tasks for s in self.subgraphs),
-            "subgraphs": [{"ops": self.ops(s)} | s.to_dict() for s in self.subgraphs],
+            "subgraphs": [{"ops": self.ops(s)} | with_footprint(self.graph, s) for s in self.subgraphs],
         }
 
     def ops(self, subgraph: Subgraph) -> list[str]:

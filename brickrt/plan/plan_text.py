@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from brickrt.graph.ir import Graph
 from brickrt.plan.device.device_spec import DeviceSpec
+from brickrt.plan.footprint import footprint
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.subgraph import Subgraph
 
@@ -21,7 +22,7 @@ Algorithms = Mapping[int, str]  # by node index
 def plan_table(graph: Graph, subgraphs: Sequence[Subgraph], algorithms: Algorithms) -> str:
     """A line per subgraph, with its footprint and the reason for it, below a line of heads."""
     rows = [
-        (str(number), *_cells(graph, s, algorithms), f"{s.footprint_bytes / 2**10:.0f}", s.why)
+        (str(number), *_cells(graph, s, algorithms), f"{footprint(graph, s) / 2**10:.0f}", s.why)
         for number, s in enumerate(subgraphs)
     ]
     return "\n".join(_aligned([(*HEADS, "KiB", "why"), *rows]))

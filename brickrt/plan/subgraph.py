@@ -34,7 +34,7 @@ class Subgraph:
     bricks: int  # bricks of the output
     tasks: int  # bricks that are scheduled
     flops: int  # without recomputation
-    footprint_bytes: int  # tensors that one brick touches, constants aside
+    footprint_bytes: int | None  # tensors that one brick touches, constants aside; None: `footprint.py`
     why: str  # one sentence
     modelled_us: float = 0.0
     layerwise_us: float = 0.0  # modelled too, node by node

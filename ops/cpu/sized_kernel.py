@@ -34,13 +34,10 @@ class SizedCode:
     sizes: SizeProgram
     image: bytes
 
-    def fits(self, numbers: Sequence[int]) -> bool:
-        """Whether the code is good for these numbers."""
-        return self.sizes.table(numbers) is not None
-
-    def table(self, outline: Outline) -> np.ndarray:
-        """What the code reads, int64; of a kernel whose numbers it is good for."""
-        return np.concatenate([np.array(self.sizes.table(outline.numbers), np.int64), outline.look_ups])
+    def table(self, outline: Outline) -> np.ndarray | None:
+        """What the code reads, int64; None where it is not good for the numbers of a kernel."""
+        found = self.sizes.table(outline.numbers)
+        return None if found is None else np.concatenate([np.array(found, np.int64), outline.look_ups])
 
 
 class OpenPlace(OpenNumber):
@@ -111,17 +108,19 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
     pace = None if kernel.prefetch_bytes is None else take(kernel.prefetch_bytes)
     op, decided = kernel.opened_op(take)
-    found = replace(kernel, op=op, out=out, ins=ins, prefetched=ahead, prefetch_bytes=pace)
-    return replace(found, shape_class=shape, decided=decided)
+    return replace(
+        kernel, op=op, out=out, ins=ins, prefetched=ahead, prefetch_bytes=pace, shape_class=shape, decided=decided
+    )
 
 
 def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take) -> Operand:
     """An operand that lies as input `i` or the output does, with extents left open, and with them the strides of
     dimensions outside of them, and of one element alone. That stays one: it may be broadcast. The innermost stride is
     known."""
-    opened = [d for d in kernel.open_dims(i) if d < operand.rank and operand.shape[d] >= kernel.least_open]
-    shape = tuple(take(extent) if d in opened else extent for d, extent in enumerate(operand.shape))
+    extents, rank, least, dims = operand.shape, operand.rank, kernel.least_open, kernel.open_dims(i)
+    opened = [d for d in dims if d < rank and extents[d] >= least]
+    shape = tuple([take(extent) if d in opened else extent for d, extent in enumerate(extents)])
     last = max(opened, default=0)
-    alone = [d for d in kernel.open_dims(i) if d < operand.rank - 1 and operand.shape[d] == 1]
-    strides = tuple(take(s) if (d < last or d in alone) and s > 1 else s for d, s in enumerate(operand.strides))
-    return replace(operand, type=TensorType(shape, operand.dtype), strides=strides)
+    alone = [d for d in dims if d < rank - 1 and extents[d] == 1]
+    strides = tuple([take(s) if (d < last or d in alone) and s > 1 else s for d, s in enumerate(operand.strides)])
+    return Operand(TensorType(shape, operand.dtype), strides, operand.block)

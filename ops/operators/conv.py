@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
@@ -24,7 +25,7 @@ from brickrt.ops.definitions.convolution import correlate, scatter
 from brickrt.ops.epilogue import count_applies, epilogue_type, finish
 from brickrt.ops.expr import Expr
 from brickrt.ops.operators.product_types import exact_type, is_integer_product, product_type, wrapped_sums
-from brickrt.ops.regions import box_shape, columns, operand_region, settle
+from brickrt.ops.regions import box_shape, columns, operand_region, settle, window_region
 from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.ops.window import Window, check_window, read_padded
 
@@ -55,7 +56,7 @@ class Conv(Op):
         """Inputs before the extra operands of the epilogue."""
         return 2 + self.bias + self.channel_scaled
 
-    @property
+    @cached_property
     def window(self) -> Window:
         """The window that each output sums."""
         return Window(self.kernel, self.strides, self.dilations, self.pads)
@@ -77,6 +78,8 @@ class Conv(Op):
 
     def _product_boxes(self, boxes: Boxes, out: TensorType) -> Boxes:
         """Boxes of the product that hold all parts of boxes of the output."""
+        if self.gate_parts == 1:
+            return boxes
         hi = boxes.hi.copy(order="K")
         hi[:, 1] += (self.gate_parts - 1) * out.shape[1]
         return Boxes(boxes.lo, hi)
@@ -101,10 +104,9 @@ class Conv(Op):
 
     def _reach(self, boxes: Boxes, ins: Sequence[TensorType]) -> tuple[np.ndarray, np.ndarray]:
         """The ranges of x that boxes of the product read, padding included."""
-        lo, hi = self.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:])
-        first, last = _groups_touched(boxes, ins[1].shape[0] // self.groups)
+        first, last = _groups_touched(boxes, ins[1].shape[0] // self.groups, self.groups)
         c = ins[1].shape[1]
-        return columns(len(boxes), boxes.lo[:, 0], first * c, lo), columns(len(boxes), boxes.hi[:, 0], last * c, hi)
+        return window_region(boxes, self.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:]), (first * c, last * c))
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
         """Computes all groups that the box touches, and keeps its channels."""
@@ -119,7 +121,7 @@ class Conv(Op):
             x = x * crop(slabs[self.main - 1], self.region(self.main - 1, box, ins, out)).astype(dtype)
         w = crop(slabs[1], self.region(1, box, ins, out)).astype(dtype)
         rows, channels = ins[1].shape[0] // self.groups, int(wide.extents[0, 1])
-        first, last = (int(g[0]) for g in _groups_touched(wide, rows))
+        first, last = (int(np.ravel(g)[0]) for g in _groups_touched(wide, rows, self.groups))
         lead = 0
         if last - first > 1:  # every group needs all its rows, those outside the box too
             lead, part = int(box.lo[0, 1]) - first * rows, w
@@ -156,7 +158,7 @@ class ConvTranspose(Op):
         """Inputs before the extra operands of the epilogue."""
         return 2 + self.bias
 
-    @property
+    @cached_property
     def window(self) -> Window:
         """The window of the convolution this is the transpose of: it slides over this operator's output."""
         return Window(self.kernel, self.strides, self.dilations, self.pads)
@@ -177,16 +179,15 @@ class ConvTranspose(Op):
         """Input: what contributes to the box; weights: the columns of the box's channels."""
         n, m = len(boxes), ins[1].shape[1]
         m_lo, m_hi = boxes.lo[:, 1], boxes.hi[:, 1]
-        first, last = _groups_touched(boxes, m)
+        first, last = _groups_touched(boxes, m, self.groups)
         c = ins[0].shape[1] // self.groups
         if i == 0:
-            lo, hi = self._contributors(boxes, ins[0].shape[2:])
-            lo, hi = columns(n, boxes.lo[:, 0], first * c, lo), columns(n, boxes.hi[:, 0], last * c, hi)
+            lo, hi = window_region(boxes, self._contributors(boxes, ins[0].shape[2:]), (first * c, last * c))
         elif i == 1:
             several = last - first > 1
             rows_lo, rows_hi = np.where(several, 0, m_lo - first * m), np.where(several, m, m_hi - first * m)
-            lo = columns(n, first * c, rows_lo, [0] * len(self.kernel))
-            hi = columns(n, last * c, rows_hi, self.kernel)
+            lo = columns(n, np.broadcast_to(first * c, n), rows_lo, [0] * len(self.kernel))
+            hi = columns(n, np.broadcast_to(last * c, n), rows_hi, self.kernel)
         elif i == 2 and self.bias:
             lo, hi = m_lo[:, None], m_hi[:, None]
         else:
@@ -200,14 +201,12 @@ class ConvTranspose(Op):
         """
         lo, hi = np.zeros((2, len(extents), len(boxes)), np.int64).transpose(0, 2, 1)
         for axis, extent in enumerate(extents):
-            least, most = np.full(len(boxes), extent), np.full(len(boxes), -1)
-            for t in range(self.kernel[axis]):
-                shift = self.pads[axis] - t * self.dilations[axis]
-                start = np.maximum(-(-(boxes.lo[:, 2 + axis] + shift) // self.strides[axis]), 0)
-                stop = np.minimum((boxes.hi[:, 2 + axis] - 1 + shift) // self.strides[axis], extent - 1)
-                least = np.where(start <= stop, np.minimum(least, start), least)
-                most = np.where(start <= stop, np.maximum(most, stop), most)
-            lo[:, axis], hi[:, axis] = least, most + 1
+            stride, shifts = self.strides[axis], self.pads[axis] - np.arange(self.kernel[axis]) * self.dilations[axis]
+            start = np.maximum(-(-(boxes.lo[:, 2 + axis] + shifts[:, None]) // stride), 0)
+            stop = np.minimum((boxes.hi[:, 2 + axis] - 1 + shifts[:, None]) // stride, extent - 1)
+            reads = start <= stop  # [taps, n]
+            lo[:, axis] = np.where(reads, start, extent).min(axis=0, initial=extent)
+            hi[:, axis] = np.where(reads, stop, -1).max(axis=0, initial=-1) + 1
         return lo, hi
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
@@ -222,7 +221,7 @@ class ConvTranspose(Op):
             x = crop(slabs[0], region).astype(dtype)
             weights = self.region(1, box, ins, out)
             w = crop(slabs[1], weights).astype(dtype)
-            first, last = (int(g[0]) for g in _groups_touched(box, ins[1].shape[1]))
+            first, last = (int(np.ravel(g)[0]) for g in _groups_touched(box, ins[1].shape[1], self.groups))
             spatial = region.lo[0, 2:] * np.asarray(self.strides) - np.asarray(self.pads)
             channel = first * ins[1].shape[1] + int(weights.lo[0, 1])
             reached = Slab(scatter(x, w, last - first, self.window), (int(box.lo[0, 0]), channel, *spatial.tolist()))
@@ -234,8 +233,10 @@ class ConvTranspose(Op):
         return 2 * math.prod(ins[1].shape[1:]) * ins[0].size + (self.bias + count_applies(self.epilogue)) * out.size
 
 
-def _groups_touched(boxes: Boxes, rows: int) -> tuple[np.ndarray, np.ndarray]:
-    """The range of groups that the output channels of each box belong to, `rows` channels to a group."""
+def _groups_touched(boxes: Boxes, rows: int, groups: int) -> tuple[np.ndarray | int, np.ndarray | int]:
+    """The range of groups that the output channels of each box belong to, `rows` channels to each of `groups`."""
+    if groups == 1:
+        return 0, 1
     return boxes.lo[:, 1] // rows, -(-boxes.hi[:, 1] // rows)
 
 

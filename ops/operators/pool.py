@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import ClassVar, Literal
 
 import numpy as np
 
 from brickrt.ops.base import Op, Slab
 from brickrt.ops.definitions.expressions import compute_type, round_to
-from brickrt.ops.regions import box_shape, columns, settle
+from brickrt.ops.regions import box_shape, settle, window_region
 from brickrt.ops.types import Boxes, Shape, TensorType, is_floating
 from brickrt.ops.window import Window, check_window, read_padded
 
@@ -43,7 +43,7 @@ class Pool(Op):
     count_include_pad: bool = False
     p: int = 2
 
-    @property
+    @cached_property
     def window(self) -> Window:
         """The window that each output combines."""
         return Window(self.kernel, self.strides, self.dilations, self.pads)
@@ -74,8 +74,8 @@ class Pool(Op):
         return settle(boxes, *self._reach(boxes), ins[0].shape)
 
     def _reach(self, boxes: Boxes) -> tuple[np.ndarray, np.ndarray]:
-        lo, hi = self.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:])
-        return columns(len(boxes), boxes.lo[:, :2], lo), columns(len(boxes), boxes.hi[:, :2], hi)
+        channels = boxes.lo[:, 1], boxes.hi[:, 1]
+        return window_region(boxes, self.window.reach(boxes.lo[:, 2:], boxes.hi[:, 2:]), channels)
 
     def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
         """Combines the views of all taps; padding is the identity of the combination."""

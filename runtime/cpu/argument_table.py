@@ -134,17 +134,18 @@ class ArgumentTable:
 
     def _number(self, kernel: Kernel) -> int:
         known = self.shared.kernels
-        if kernel not in known:
-            sizes, number = self.shared.request(kernel), len(known)
-            known[kernel] = number
+        new = len(known)
+        number = known.setdefault(kernel, new)  # a kernel is hashed once: that takes as long as all else here
+        if number == new:
+            sizes = self.shared.request(kernel)
             if kernel.sized:
                 self.shared.constants[number] = sizes
-        return known[kernel]
+        return number
 
-    def _sizes_of(self, numbers: np.ndarray) -> np.ndarray:
-        """The bases of the tables of sizes that kernels of these numbers read."""
+    def _sizes_of(self, numbers: np.ndarray) -> int | np.ndarray:
+        """The base of the tables of sizes that kernels of these numbers read: of each step, where it is not one."""
         if (numbers == numbers[0]).all():
-            return np.full(len(numbers), self.base_of(int(numbers[0])), np.int64)
+            return self.base_of(int(numbers[0]))
         known, which = np.unique(numbers, return_inverse=True)
         return np.array([self.base_of(number) for number in known.tolist()], np.int64)[which.reshape(-1)]
 
@@ -183,7 +184,8 @@ class ArgumentTable:
         shared, name = self.shared, self.tasks.plan.graph.nodes[k].inputs[i]
         # the kernels of a node are cut alike in one program, and in several they need not be
         reader = (k, i, type(kernel), kernel.packing(i) if shared.values.stay else None)
-        if reader not in shared.packed_as:
+        key = shared.packed_as.get(reader)
+        if key is None:
             nbytes = kernel.packed_elements(i) * shared.values[name].itemsize
             require_modest(COPIES * nbytes, f"bringing the constant '{name}' into the layout of its kernel")
             hold(nbytes)
@@ -193,7 +195,7 @@ class ArgumentTable:
             shared.constants.setdefault(key, packed)
             shared.values.done(name)
             shared.packed_as[reader] = key
-        return self.base_of(shared.packed_as[reader])
+        return self.base_of(key)
 
     def base_of(self, key: bytes | int) -> int:
         """The base of a packed constant, or of the sizes of the kernel of a number."""

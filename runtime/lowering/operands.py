@@ -64,8 +64,10 @@ class OperandPlaces(Generic[O_co]):
         """The virtual origin, for each step, of a tensor that is no constant."""
         root = self.tasks.root(name)
         place = self.tasks.allocations[root]
-        start = operand.byte_offsets(start_of(self.tasks.inplace_slices, name, operand.rank))
-        offsets = np.full(len(steps.boxes), place.offset + int(start[0]), np.int64)
+        first = place.offset
+        if name in self.tasks.inplace_slices:
+            first += int(operand.byte_offsets(start_of(self.tasks.inplace_slices, name, operand.rank))[0])
+        offsets = np.full(len(steps.boxes), first, np.int64)
         if place.kind in ("scratch", "group"):
             offsets -= operand.byte_offsets(steps.origins[root])
         if place.origin:

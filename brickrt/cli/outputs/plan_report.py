@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from brickrt.cli.outputs.json_output import Json
 from brickrt.cli.terminal.text import extents_text, screen_width, table
+from brickrt.plan.footprint import with_footprint
 from brickrt.plan.plan import Plan
 
 NARROW = 110  # columns of a screen, below which a plan has fewer
@@ -21,7 +22,7 @@ def plan_entries(plans: Sequence[Plan]) -> list[Json]:
             "kinds": [plan.algorithms.get(k, plan.graph.nodes[k].op.name) for k in subgraph.members],
             "output_shape": list(plan.graph.out(plan.graph.nodes[subgraph.nodes[-1]]).shape),
         }
-        | subgraph.to_dict()
+        | with_footprint(plan.graph, subgraph)
         for stage, plan in enumerate(plans)
         for subgraph in plan.subgraphs
     ]

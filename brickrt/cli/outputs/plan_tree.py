@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from brickrt.cli.terminal.text import extents_text, printable
 from brickrt.dashboard.labels import shorten
 from brickrt.dashboard.units import size_text
+from brickrt.plan.footprint import footprint
 from brickrt.plan.plan import Plan, Subgraph
 
 
@@ -15,14 +16,14 @@ def plan_tree(plan: Plan) -> Iterator[str]:
     """The lines of the tree, each subgraph with its layers below."""
     for number, subgraph in enumerate(plan.subgraphs):
         last = number == len(plan.subgraphs) - 1
-        yield f"{'└─' if last else '├─'} {number} {_figures(subgraph)}"
+        yield f"{'└─' if last else '├─'} {number} {_figures(plan, subgraph)}"
         yield from (("   " if last else "│  ") + text for text in _inside(plan, subgraph))
 
 
-def _figures(s: Subgraph) -> str:
+def _figures(plan: Plan, s: Subgraph) -> str:
     brick = f", bricks {extents_text(s.brick)}" if s.brick else ""
     counts = f"Δ {s.delta:.1%}, ρ {s.rho:.3g}, {s.tasks} tasks, {s.flops / 1e6:.1f} Mflop"
-    return f"{s.strategy}{brick}: {counts}, {size_text(s.footprint_bytes)} a brick{_modelled(s)}"
+    return f"{s.strategy}{brick}: {counts}, {size_text(footprint(plan.graph, s))} a brick{_modelled(s)}"
 
 
 def _modelled(s: Subgraph) -> str:

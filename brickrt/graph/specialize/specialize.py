@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
@@ -20,7 +19,7 @@ from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
 from brickrt.graph.host.guarded import CONTROL
 from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.host.static_values import fold_on_host, quick_enough, small_enough, static_value
-from brickrt.graph.ir import Graph
+from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
@@ -318,7 +317,8 @@ class _Walk:
             if name and tensor:
                 b.name_output(name, tensor, start)
         if len(b.nodes) == start + 1:
-            b.nodes[start] = replace(b.nodes[start], name=node.name)
+            only_one = b.nodes[start]
+            b.nodes[start] = Node(node.name, only_one.op, only_one.inputs, only_one.output, only_one.origin)
 
     def splice(self, parts: Splice) -> None:
         """Puts nodes in front of those still to visit."""

@@ -227,13 +227,18 @@ def _may_transform(graph: Graph, layouts: Mapping[str, str], node: Node) -> bool
     op = node.op
     return (
         isinstance(op, Conv)
-        and any(fits(op, edge) for edge in EDGES.values())
         and _computes_float32(graph, node)
         and layouts[node.output] == "blocked"
         and (layouts[node.inputs[0]] == "blocked" or max(op.strides) > 1)  # few channels share a vector with residues
         and all(name in graph.constants for name in node.inputs[1 : 2 + op.bias])
         and math.prod(graph.out(node).shape) > 0
+        and bool(_fitting_edges(op))
     )
+
+
+def _fitting_edges(op: Conv) -> set[int]:
+    """The edges of tiles in which a convolution can be transformed."""
+    return {edge for edge in set(EDGES.values()) if fits(op, edge)}
 
 
 def _computes_float32(graph: Graph, node: Node) -> bool:
@@ -249,7 +254,8 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     """Winograd's algorithms for a convolution: of narrow weights, and of strides, there are not all."""
     op, kernel = node.op, graph.ins(node)[1]
     assert isinstance(op, Conv)
-    names = [name for name, edge in EDGES.items() if name != INTEGER_WINOGRAD and fits(op, edge)]
+    edges = _fitting_edges(op)
+    names = [name for name, edge in EDGES.items() if name != INTEGER_WINOGRAD and edge in edges]
     strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
     wide = device.pairs and graph.ins(node)[0].shape[1] >= 3 * device.lanes
     whole = device.tiles and max(op.strides) == 1 and {each.dtype for each in graph.ins(node)[:2]} == {FLOAT32}

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
-from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, choose_sizes, choose_tiled_sizes
+from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, Sizes, choose_sizes, choose_tiled_sizes
 from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
@@ -111,19 +111,19 @@ def _sizes(
     """How many tiles a register tile has in the kernel of a box, how many tiles and planes of the output are computed
     between two sweeps of its weights, of which a plane is a `panel` of so many bytes."""
 
-    def one(tiles: int, depth: int, blocks: int, panel: int) -> tuple[int, int, int]:
-        ob, nbytes = 1 if share.paired else min(2, blocks), axes.planes * axes.residues * panel
-        if share.tiled:
-            found = choose_tiled_sizes(tiles, depth, nbytes)
-        else:
-            more = share.anew, share.paired, device.shares_chunks
-            found = choose_sizes(tiles, depth, ob, device.registers, nbytes, *more)
-        return found.t, found.group, found.run
+    registers, more = device.registers, (share.anew, share.paired, device.shares_chunks)
 
+    def one(tiles: int, depth: int, ob: int, nbytes: int) -> Sizes:
+        if share.tiled:
+            return choose_tiled_sizes(tiles, depth, nbytes)
+        return choose_sizes(tiles, depth, ob, registers, nbytes, *more)
+
+    ob, nbytes = 1 if share.paired else smaller(2, blocks), axes.planes * axes.residues * panel
     if not isinstance(tiles, np.ndarray):
-        return one(tiles, depth, blocks, panel)
-    boxes = (column.tolist() for column in np.broadcast_arrays(tiles, depth, blocks, panel))
-    t, group, run = np.array([one(*box) for box in zip(*boxes, strict=True)]).T
+        found = one(tiles, depth, ob, nbytes)
+        return found.t, found.group, found.run
+    boxes = (column.tolist() for column in np.broadcast_arrays(tiles, depth, ob, nbytes))
+    t, group, run = np.array([(s.t, s.group, s.run) for s in map(one, *boxes)]).T
     return t, group, run
 
 

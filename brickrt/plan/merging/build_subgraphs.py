@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
-from brickrt.plan.geometry.halo import middle_boxes, needed_boxes, working_set
 from brickrt.plan.merging.brick_shapes import Cut, cut_of
 from brickrt.plan.merging.propose_merges import Proposal, counted
 from brickrt.plan.subgraph import Subgraph
@@ -19,7 +18,6 @@ def layerwise_subgraph(cost: CostModel, k: int, why: str) -> Subgraph:
     """Node `k` on its own."""
     shape = cost.graph.out(cost.graph.nodes[k]).shape
     brick = layer_brick(cost, k)
-    needed = needed_boxes(cost.graph, [k], middle_boxes(shape, [brick]))
     tasks, us = _count(shape, brick), cost.layerwise_us(k)
     return Subgraph(
         nodes=(k,),
@@ -32,7 +30,7 @@ def layerwise_subgraph(cost: CostModel, k: int, why: str) -> Subgraph:
         bricks=tasks,
         tasks=tasks,
         flops=cost.node_costs[k].flops,
-        footprint_bytes=int(working_set(cost.graph, needed)[0]),
+        footprint_bytes=None,
         why=why,
         modelled_us=us,
         layerwise_us=us,
@@ -85,4 +83,4 @@ def _largest_boxes(cost: CostModel, nodes: Sequence[int], needed: dict[str, Boxe
 
 
 def _count(shape: Shape, brick: Shape) -> int:
-    return len(BrickGrid(shape, brick))
+    return math.prod(-(-extent // edge) for extent, edge in zip(shape, brick, strict=True))

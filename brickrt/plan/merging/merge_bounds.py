@@ -48,12 +48,13 @@ class MergeBounds:
 
 def merge_bounds(cost: CostModel, order: Sequence[int]) -> MergeBounds:
     """Bounds for a candidate subgraph, output first."""
-    counted = _Counted(cost)
-    merged = []
-    for k in order:
+    counted, alone = _Counted(cost), list(accumulate(cost.layerwise_us(k) for k in order))
+    counted.join(order[0])
+    merged = alone[:1]
+    for k in order[1:]:
         counted.join(k)
         merged.append(counted.least_us() * (1 - ROUNDING))
-    return MergeBounds(list(accumulate(cost.layerwise_us(k) for k in order)), merged)
+    return MergeBounds(alone, merged)
 
 
 class _Counted:

@@ -31,33 +31,16 @@ def partition(cost: CostModel, max_layers: int, choose: Choose = len) -> list[tu
     keep (at least one): any so many first ones are a valid subgraph.
     """
     taken: set[int] = set()
+    joining = _Joining(cost)
     subgraphs = []
     for root in reversed(range(len(cost.graph.nodes))):
         if root not in taken:
             check_time("planning node", cost.graph.nodes[root].name)
-            order = grow(cost, root, taken, max_layers)
+            order = joining.grow(root, taken, max_layers)
             kept = order[: choose(order)]
             taken.update(kept)
             subgraphs.append(tuple(sorted(kept)))
     return subgraphs[::-1]
-
-
-def grow(cost: CostModel, root: int, taken: set[int], max_layers: int) -> list[int]:
-    """The largest subgraph with output node `root`, in the order in which its nodes join."""
-    node_costs, order, inside = cost.node_costs, [root], {root}
-    layers = int(node_costs[root].heavy)
-    ready = [-p for p in _candidates(cost, root, root, inside)]
-    heapq.heapify(ready)
-    while ready and len(order) < NODES_PER_LAYER * max_layers:
-        k = -heapq.heappop(ready)
-        if k in taken or k in inside or layers + node_costs[k].heavy > max_layers:
-            continue
-        layers += node_costs[k].heavy
-        order.append(k)
-        inside.add(k)
-        for p in _candidates(cost, root, k, inside):
-            heapq.heappush(ready, -p)
-    return order
 
 
 def is_global(cost: CostModel, k: int) -> bool:
@@ -74,32 +57,70 @@ def stands_alone(cost: CostModel, k: int) -> bool:
     return isinstance(cost.graph.nodes[k].op, View | Transpose | Segmented | Recurrence) or is_global(cost, k)
 
 
-def _candidates(cost: CostModel, root: int, reader: int, inside: set[int]) -> list[int]:
-    """Producers of what `reader` reads that may join now."""
-    graph = cost.graph
-    node = graph.nodes[reader]
-    if stands_alone(cost, reader):
-        return []
-    product = isinstance(node.op, MatMul)
-    names = node.inputs[:1] if product and node.inputs[0] not in node.inputs[1:] else () if product else node.inputs
-    producers = (graph.producers[name] for name in dict.fromkeys(names) if name in graph.producers)
-    return [p for p in producers if _may_join(cost, root, p, inside, elementwise=product)]
+class _Joining:
+    """Which nodes of a graph join which others. What of that does not depend on a subgraph is asked once a node."""
 
+    def __init__(self, cost: CostModel) -> None:
+        self.cost, self.graph = cost, cost.graph
+        self._producers: dict[int, list[int]] = {}  # those that may ever join their reader
+        self._mergeable: dict[int, bool] = {}
 
-def _may_join(cost: CostModel, root: int, k: int, inside: set[int], elementwise: bool) -> bool:
-    graph = cost.graph
-    node, out = graph.nodes[k], graph.nodes[k].output
-    if stands_alone(cost, k) or out in graph.outputs:
-        return False
-    if isinstance(node.op, MatMul) and (cost.device.kind != "cpu" or not cost.streams_both(k)):
-        return False  # every brick would stream the constant columns
-    readers = graph.consumers[out]
-    if not inside.issuperset(readers) or graph.types[out].rank != graph.out(graph.nodes[root]).rank:
-        return False
-    if elementwise and not isinstance(node.op, Map | Reduce | Rowwise):
-        return False
-    same_cuts = not isinstance(node.op, Reduce | Rowwise) or cost.node_costs[k].image == cost.node_costs[root].image
-    return same_cuts and not any(_spreads(cost, k, reader) for reader in readers)
+    def grow(self, root: int, taken: set[int], max_layers: int) -> list[int]:
+        """The largest subgraph with output node `root`, in the order in which its nodes join."""
+        node_costs, order, inside = self.cost.node_costs, [root], {root}
+        layers = int(node_costs[root].heavy)
+        ready = [-p for p in self.candidates(root, root, inside)]
+        heapq.heapify(ready)
+        while ready and len(order) < NODES_PER_LAYER * max_layers:
+            k = -heapq.heappop(ready)
+            if k in taken or k in inside or layers + node_costs[k].heavy > max_layers:
+                continue
+            layers += node_costs[k].heavy
+            order.append(k)
+            inside.add(k)
+            for p in self.candidates(root, k, inside):
+                heapq.heappush(ready, -p)
+        return order
+
+    def candidates(self, root: int, reader: int, inside: set[int]) -> list[int]:
+        """Producers of what `reader` reads that may join now."""
+        if reader not in self._producers:
+            self._producers[reader] = [p for p in self.producers(reader) if self.mergeable(p)]
+        return [p for p in self._producers[reader] if self.may_join(root, p, inside)]
+
+    def producers(self, reader: int) -> list[int]:
+        """Nodes that may join where `reader` is: of a product, what computes its first factor element by element."""
+        graph, node = self.graph, self.graph.nodes[reader]
+        if stands_alone(self.cost, reader):
+            return []
+        product = isinstance(node.op, MatMul)
+        names = node.inputs[:1] if product and node.inputs[0] not in node.inputs[1:] else () if product else node.inputs
+        found = [graph.producers[name] for name in dict.fromkeys(names) if name in graph.producers]
+        return [p for p in found if not product or isinstance(graph.nodes[p].op, Map | Reduce | Rowwise)]
+
+    def mergeable(self, k: int) -> bool:
+        """Whether node `k` may join any of its readers."""
+        if k not in self._mergeable:
+            self._mergeable[k] = self._is_mergeable(k)
+        return self._mergeable[k]
+
+    def _is_mergeable(self, k: int) -> bool:
+        cost, node = self.cost, self.graph.nodes[k]
+        if stands_alone(cost, k) or node.output in self.graph.outputs:
+            return False
+        if isinstance(node.op, MatMul) and (cost.device.kind != "cpu" or not cost.streams_both(k)):
+            return False  # every brick would stream the constant columns
+        return not any(_spreads(cost, k, reader) for reader in self.graph.consumers[node.output])
+
+    def may_join(self, root: int, k: int, inside: set[int]) -> bool:
+        """Whether mergeable node `k` may join a subgraph now: all its readers are there, and it is cut alike."""
+        graph, node = self.graph, self.graph.nodes[k]
+        if not inside.issuperset(graph.consumers[node.output]):
+            return False
+        if graph.types[node.output].rank != graph.out(graph.nodes[root]).rank:
+            return False
+        costs = self.cost.node_costs
+        return not isinstance(node.op, Reduce | Rowwise) or costs[k].image == costs[root].image
 
 
 def _spreads(cost: CostModel, k: int, reader: int) -> bool:

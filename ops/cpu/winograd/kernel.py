@@ -14,7 +14,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.products.row_tiles import common_cut
-from brickrt.ops.cpu.winograd.axes import Axes, axes_of
+from brickrt.ops.cpu.winograd.axes import Axes, known_axes
 from brickrt.ops.cpu.winograd.direct_tiles import DirectTiles
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.gather import GatheredInput
@@ -98,7 +98,7 @@ class WinogradMaker:
     ) -> tuple[np.ndarray, list[tuple[int, ...]]]:
         """As `Kernel.classify`: one class, for the largest box."""
         assert isinstance(op, Conv)
-        axes = axes_of(op, ins[0].shape[2:], self.edge)
+        axes = known_axes(op, ins[0].shape[2:], self.edge)
         depth, *tiles = (axis.tiles(np.ones(1) if axis.dim is None else boxes.extents[:, axis.dim]) for axis in axes)
         align = common_cut(boxes, 1, out.shape[1], isa.lanes)
         blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes

@@ -27,7 +27,7 @@ from brickrt.ops.cpu.emit.magnitudes import FOUR
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
-from brickrt.ops.cpu.winograd.axes import Axes, axes_of
+from brickrt.ops.cpu.winograd.axes import Axes, axes_of, known_axes
 from brickrt.ops.cpu.winograd.sizes import (
     ONCE,
     PAIRED,
@@ -126,7 +126,8 @@ class WinogradScheme(Kernel):
     @cached_property
     def axes(self) -> Axes:
         """How the spatial dimensions are walked."""
-        return axes_of(self.op, self.ins[0].shape[2:], self.edge)
+        made = axes_of if self.decided else known_axes  # sizes are no keys of a cache
+        return made(self.op, self.ins[0].shape[2:], self.edge)
 
     @property
     def blocks_in(self) -> int:
@@ -208,7 +209,7 @@ class WinogradScheme(Kernel):
         swept = self.axes.swept
         return min((self.run - 1) * swept.stride + swept.reach, swept.extent)
 
-    @property
+    @cached_property
     def weight_bytes(self) -> int:
         """Bytes of the transformed weights."""
         return 4 * self.ins[0].shape[1] * self.out.shape[1] * self.axes.planes * self.axes.residues * self.axes.swept.r
@@ -243,7 +244,7 @@ class WinogradScheme(Kernel):
         """Elements before that row."""
         return self.magnitudes_at + self.axes.swept.r * self.axes.down.inputs * self.axes.across.inputs
 
-    @property
+    @cached_property
     def workspace(self) -> int:
         """All that phases leave for each other, elements of 4 bytes."""
         plane = self.whole_plane if self.transforms_once else self.chunk_plane
@@ -348,9 +349,8 @@ class WinogradScheme(Kernel):
         return out
 
     def packing(self, i: int) -> Hashable:
-        """See `Kernel`: channels, those of a register tile, and how dimensions are walked."""
-        axes = tuple(replace(axis, extent=0) for axis in self.axes)
-        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, axes, self.raw, self.paired
+        """See `Kernel`: channels, those of a register tile, and the edge, by which dimensions are walked."""
+        return super().packing(i), self.ins[0].shape[1], self.out.shape[1], self.ob, self.edge, self.raw, self.paired
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""

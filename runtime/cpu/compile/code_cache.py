@@ -11,8 +11,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from threading import Lock
 
+import numpy as np
+
 from brickrt.ops.cpu.emit.size_program import SizeProgram
-from brickrt.ops.cpu.sized_kernel import SizedCode
+from brickrt.ops.cpu.sized_kernel import Outline, SizedCode
 from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cache.disk_cache import DiskCache
 
@@ -34,12 +36,12 @@ class CodeCache:
         """See `Forked`."""
         self._lock = Lock()
 
-    def find(self, store: DiskCache, digest: str, numbers: Sequence[int]) -> SizedCode | None:
-        """Code that is good for these numbers: known here, or else on disk."""
+    def find(self, store: DiskCache, digest: str, outline: Outline) -> tuple[SizedCode, np.ndarray] | None:
+        """Code that is good for the numbers of a kernel, and the table that it reads: known here, or else on disk."""
         for read in (self._here, self._on_disk):
             for code in read(store, digest):
-                if code.fits(numbers):
-                    return code
+                if (table := code.table(outline)) is not None:
+                    return code, table
         return None
 
     def has(self, store: DiskCache, digest: str) -> bool:

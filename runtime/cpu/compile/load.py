@@ -51,10 +51,10 @@ class WantedKernel:
     code: SizedCode | None = None
     sizes: Future[np.ndarray] = field(default_factory=Future)
 
-    def found(self, code: SizedCode) -> None:
-        """The code is there."""
+    def found(self, code: SizedCode, table: np.ndarray) -> None:
+        """The code is there, and what it reads."""
         self.code = code
-        self.sizes.set_result(code.table(self.outline))
+        self.sizes.set_result(table)
 
 
 class KernelLoader:
@@ -76,9 +76,9 @@ class KernelLoader:
         shape = outline(kernel)
         wanted = WantedKernel(shape, outline_digest(shape))
         self._wanted.append(wanted)
-        found = CODE_CACHE.find(self._store, wanted.digest, shape.numbers)
+        found = CODE_CACHE.find(self._store, wanted.digest, shape)
         if found is not None:
-            wanted.found(found)
+            wanted.found(*found)
             return wanted.sizes
         waiting = self._missing.setdefault(wanted.digest, [])
         if not waiting:
@@ -121,10 +121,11 @@ class KernelLoader:
         waiting = self._missing.pop(digest)
         others = []
         for wanted, kernel in waiting:
-            if code.fits(wanted.outline.numbers):
-                wanted.found(code)
-            else:
+            table = code.table(wanted.outline)
+            if table is None:
                 others.append((wanted, kernel))
+            else:
+                wanted.found(code, table)
         if others:
             self._missing[digest] = others
             self._ask(digest, others[0][1])

@@ -40,7 +40,9 @@ def test_constants_and_the_c_library_in_several_objects():
     library, sizes = LoadedObjects(), dict[str, np.ndarray]()
     for name in functions:
         code = compiled_code(kernel(name), f"k_{name}")
-        sizes[name] = code.table(outline(kernel(name)))
+        table = code.table(outline(kernel(name)))
+        assert table is not None
+        sizes[name] = table
         library.add(code.image)
     x = np.linspace(0.1, 0.6, LENGTH)
     for name, expected in functions.items():

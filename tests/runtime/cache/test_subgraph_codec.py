@@ -89,7 +89,7 @@ def test_what_is_no_list_of_subgraphs_is_refused(text):
         ("layerwise_us", False),
         ("tasks", 1.5),
         ("flops", -1),
-        ("footprint_bytes", None),
+        ("footprint_bytes", "1"),
         ("why", 3),
         ("kernels", [None]),
         ("algorithms", ["winograd4", 2]),

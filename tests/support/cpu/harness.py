@@ -97,17 +97,17 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
     """The address of code that is good for a kernel, which may be another one's, and the table of sizes it reads."""
     found = outline(kernel)
     known = _COMPILED.setdefault(found.text, [])
-    fitting = [pair for pair in known if pair[0].fits(found.numbers)]
-    if not fitting:
+    fitting = ((library, table) for code, library in known if (table := code.table(found)) is not None)
+    library, table = next(fitting, (None, None))
+    if library is None:
         if not HAS_AVX512 and kernel.isa.lanes == 16:
             skip_what_is_missing(emit_sized(kernel, "k")[0])
         code, library = compiled_code(replace(kernel, broad=bool(known)), "k"), LoadedObjects()
-        assert code.fits(found.numbers)
+        table = code.table(found)
         library.add(code.image)
-        fitting = [(code, library)]
-        known += fitting
-    code, library = fitting[0]
-    return library.address("k"), code.table(found)
+        known.append((code, library))
+    assert table is not None
+    return library.address("k"), table
 
 
 def skip_what_is_missing(module: ir.Module) -> None:

@@ -89,7 +89,7 @@ class _Moves:
 
     def __init__(self, graph: Graph) -> None:
         self.graph, self.stored = graph, set(graph.outputs)
-        self.moves = {node.output: node for node in graph.nodes if _is_move(graph, node)}
+        self.moves = _moves_beside_copies(graph)
         self.elements: dict[str, int] = {}
 
     def rows(self) -> list[MoveRow] | None:
@@ -131,6 +131,16 @@ class _Moves:
                 return None
             chain = longer
         return MoveRow(tuple(nodes), tuple(chain.operators()))
+
+
+def _moves_beside_copies(graph: Graph) -> dict[str, Node]:
+    """The moves of tensors of which any move is a copy, by what they write."""
+    moves = [node for node in graph.nodes if _is_move(graph, node)]
+    source: dict[str, str] = {}  # of all moves that follow from one tensor
+    for node in moves:
+        source[node.output] = source.get(node.inputs[0], node.inputs[0])
+    copied = {source[node.output] for node in moves if _copies(graph, node)}
+    return {node.output: node for node in moves if source[node.output] in copied}
 
 
 def _is_move(graph: Graph, node: Node) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
@@ -30,16 +32,18 @@ def test_code_is_found_by_outline_and_numbers(made, tmp_path):
     store, cache, kernel = DiskCache(tmp_path / "kernels"), CodeCache(), outline(kernels(3)[2])
     cache.add(store, "0" * 32, made)
     for other in (cache, CodeCache()):  # of this process, and of another one
-        assert other.find(store, "0" * 32, kernel.numbers) == made
-        assert other.find(store, "0" * 32, [n + 5 for n in kernel.numbers]) == made
-        assert other.find(store, "1" * 32, kernel.numbers) is None
+        for numbers in (kernel.numbers, tuple(n + 5 for n in kernel.numbers)):
+            code, table = other.find(store, "0" * 32, replace(kernel, numbers=numbers))
+            assert code == made
+            assert table.tolist() == made.sizes.table(numbers)
+        assert other.find(store, "1" * 32, kernel) is None
 
 
 def test_code_is_kept_where_no_folder_can_be_written(made, tmp_path):
     (tmp_path / "file").write_bytes(b"")
     store, cache = DiskCache(tmp_path / "file" / "kernels"), CodeCache()
     cache.add(store, "0" * 32, made)
-    assert cache.find(store, "0" * 32, outline(kernels(3)[2]).numbers) == made
+    assert cache.find(store, "0" * 32, outline(kernels(3)[2]))[0] == made
 
 
 def test_this_process_keeps_so_many_bytes(made, tmp_path, monkeypatch):
@@ -48,8 +52,8 @@ def test_this_process_keeps_so_many_bytes(made, tmp_path, monkeypatch):
     store, cache = DiskCache(tmp_path / "file" / "kernels"), CodeCache()
     for digit in "0123":
         cache.add(store, digit * 32, made)
-    numbers = outline(kernels(3)[2]).numbers
-    assert [cache.find(store, digit * 32, numbers) is not None for digit in "0123"] == [False, False, True, True]
+    kernel = outline(kernels(3)[2])
+    assert [cache.find(store, digit * 32, kernel) is not None for digit in "0123"] == [False, False, True, True]
 
 
 def test_a_new_size_runs_code_of_others_to_the_same_bits(tmp_path, monkeypatch):
