@@ -11,19 +11,27 @@ FEW = 4  # of so many times as many elements, those that count are found first
 def greatest_elements(x: np.ndarray, count: int, axis: int, largest: bool) -> tuple[np.ndarray, np.ndarray]:
     """The `count` largest, or smallest, elements along an axis of an array that has one, in order, and where they are,
     int64. The first of equal elements comes first; what is no number is greater than all."""
-    rows = np.moveaxis(x, axis, -1)
+    innermost = axis in (-1, x.ndim - 1)
+    rows = x if innermost else np.moveaxis(x, axis, -1)
     at = _few(rows, count, largest) if 0 < FEW * count <= rows.shape[-1] and rows.size else None
     if at is None:
         at = _order(rows, largest)[..., :count]
-    found = np.take_along_axis(rows, at, -1)
-    return np.moveaxis(found, -1, axis).copy(), np.moveaxis(at, -1, axis).astype(np.int64)
+    found, at = _taken(rows, at), at.astype(np.int64, copy=False)
+    if innermost:
+        return found, at
+    return np.moveaxis(found, -1, axis).copy(), np.moveaxis(at, -1, axis).copy()
+
+
+def _taken(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """The elements of each row that are `at` these places; of a single row without what NumPy does for many."""
+    return rows[at] if rows.ndim == 1 else np.take_along_axis(rows, at, -1)
 
 
 def _order(rows: np.ndarray, largest: bool) -> np.ndarray:
     """Where the elements of each row are, in order."""
     if not largest:
         return rows.argsort(-1, kind="stable")
-    return rows.shape[-1] - 1 - np.flip(np.flip(rows, -1).argsort(-1, kind="stable"), -1)
+    return rows.shape[-1] - 1 - rows[..., ::-1].argsort(-1, kind="stable")[..., ::-1]
 
 
 def _few(rows: np.ndarray, count: int, largest: bool) -> np.ndarray | None:
@@ -39,4 +47,4 @@ def _few(rows: np.ndarray, count: int, largest: bool) -> np.ndarray | None:
         before = (counts ^ equal).sum(-1, keepdims=True)
         counts &= ~equal | (equal.cumsum(-1) <= count - before)
     at = counts.reshape(-1).nonzero()[0].reshape(*rows.shape[:-1], count) % rows.shape[-1]
-    return np.take_along_axis(at, _order(np.take_along_axis(rows, at, -1), largest), -1)
+    return _taken(at, _order(_taken(rows, at), largest))
