@@ -32,9 +32,10 @@ def gather(b: Builder, node: OnnxNode) -> str:
     x, indices = node.inputs[0], constant_positions(b, node)
     shape = b.type(x).shape
     axis = normal_axis(node.attrs.get("axis", 0), len(shape))
-    table = [int(k) + shape[axis] * (k < 0) for k in indices.reshape(-1)]
-    if any(not 0 <= k < shape[axis] for k in table):
+    at = indices.reshape(-1).astype(np.int64, copy=False)
+    if np.any((at < -shape[axis]) | (at >= shape[axis])):
         raise ValueError(f"an index is outside axis {axis} of {shape[axis]} elements")
+    table = np.where(at < 0, at + shape[axis], at).tolist()
     return view(b, take(b, x, {axis: table}), (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
 
 
