@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from brickrt.graph.host.quick import SMALL
 from brickrt.graph.ir import Node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from brickrt.graph.onnx_import.source import load
@@ -54,9 +55,16 @@ def test_quick_constants_are_what_definitions_give(monkeypatch):
     assert shaped() == quick
 
 
-@pytest.mark.parametrize(("elements", "at_once"), [(FEW, True), (FEW + 1, False)])
+@pytest.mark.parametrize(("elements", "at_once"), [(FEW, True), (SMALL // 2, True), (SMALL + 1, False)])
 def test_few_elements_are_quick(elements, at_once):
     found = quick_constant(onnx_node(node("Add", "a a", "y"), {"": 17}, "n"), {"a": np.arange(elements)})
+    assert (found is not None) == at_once
+
+
+@pytest.mark.parametrize(("width", "at_once"), [(1, True), (1000, False)])
+def test_what_takes_more_room_than_it_is_made_of_is_not_computed_at_once(width, at_once):
+    given = {"x": np.zeros((1, width), np.float32), "at": np.zeros(2 * FEW, np.int64)}
+    found = quick_constant(onnx_node(node("Gather", "x at", "y"), {"": 17}, "n"), given)
     assert (found is not None) == at_once
 
 
