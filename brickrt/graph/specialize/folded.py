@@ -9,23 +9,16 @@ import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.quick import SMALL, quick_outputs
-from brickrt.graph.host.static_values import small_enough
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Node
-from brickrt.graph.time_budget import FEW, TooLong, folding
+from brickrt.graph.time_budget import TooLong, folding
 from brickrt.ops.types import TensorType
 
 
 def quick_constant(node: OnnxNode, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
-    """The outputs by name of an ONNX node with few constant elements, where NumPy gives them at once, or with more that
-    it gives as quickly, where the outputs take no more room; else None."""
-    elements = sum(array.size for array in arrays.values())
-    quick = quick_outputs(node, arrays) if elements <= SMALL else None
-    if quick is None:
-        return None
-    if elements > FEW and not small_enough([TensorType(x.shape, x.dtype) for x in quick], [*arrays.values()]):
-        return None
-    return {name: value for name, value in zip(node.outputs, quick, strict=False) if name}
+    """The outputs by name of an ONNX node with constant inputs, where NumPy gives them at once; else None."""
+    quick = quick_outputs(node, arrays) if sum(array.size for array in arrays.values()) <= SMALL else None
+    return None if quick is None else {name: value for name, value in zip(node.outputs, quick, strict=False) if name}
 
 
 def folded(

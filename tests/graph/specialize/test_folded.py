@@ -61,13 +61,6 @@ def test_few_elements_are_quick(elements, at_once):
     assert (found is not None) == at_once
 
 
-@pytest.mark.parametrize(("width", "at_once"), [(1, True), (1000, False)])
-def test_what_takes_more_room_than_it_is_made_of_is_not_computed_at_once(width, at_once):
-    given = {"x": np.zeros((1, width), np.float32), "at": np.zeros(2 * FEW, np.int64)}
-    found = quick_constant(onnx_node(node("Gather", "x at", "y"), {"": 17}, "n"), given)
-    assert (found is not None) == at_once
-
-
 @pytest.mark.parametrize("shown", ["values places", "places"])
 def test_all_outputs_of_a_quick_node_are_known(shown):
     nodes = [node("TopK", "given two", "values places", axis=0), node("Add", "places x", "y")]
