@@ -16,7 +16,7 @@ def greatest_elements(x: np.ndarray, count: int, axis: int, largest: bool) -> tu
     at = _few(rows, count, largest) if 0 < FEW * count <= rows.shape[-1] and rows.size else None
     if at is None:
         at = _order(rows, largest)[..., :count]
-    found, at = _taken(rows, at), at.astype(np.int64, copy=False)
+    found, at = _taken(rows, at), at.astype(np.int64)  # a copy: what it is part of is as long as all rows
     if innermost:
         return found, at
     return np.moveaxis(found, -1, axis).copy(), np.moveaxis(at, -1, axis).copy()
