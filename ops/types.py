@@ -10,7 +10,7 @@ from functools import cache, cached_property
 import numpy as np
 
 Shape = tuple[int, ...]
-INTEGERS = frozenset({int})
+_EXTENT_TYPES = frozenset({int})
 
 
 @cache
@@ -36,7 +36,7 @@ class TensorType:
     dtype: np.dtype
 
     def __post_init__(self) -> None:
-        if type(self.shape) is not tuple or not INTEGERS.issuperset(map(type, self.shape)):
+        if type(self.shape) is not tuple or not _EXTENT_TYPES.issuperset(map(type, self.shape)):
             object.__setattr__(self, "shape", tuple(d if isinstance(d, OpenNumber) else int(d) for d in self.shape))
         if not isinstance(self.dtype, np.dtype):
             object.__setattr__(self, "dtype", np.dtype(self.dtype))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -274,10 +273,8 @@ class Lowering:
         made = self.produced[self.plan.graph.nodes[subgraph.nodes[-1]].output][-1]
         roots = made.first - first + along_curve(made.grid)
         inside = [(t, d) for t, d in self.waits if len(d) and t[0] >= first and d[0] >= first]
-        if not inside and len(roots) == len(tasks):
-            return first + roots
         if not inside:
-            return first + depth_first(np.zeros(len(tasks) + 1, np.int64), np.zeros(0, np.int64), roots)
+            return first + np.concatenate([roots, np.setdiff1d(tasks - first, roots)])
         readers, needs = (np.concatenate(part) - first for part in zip(*inside, strict=True))
         by_reader = np.argsort(readers, kind="stable")
         offsets = row_offsets(np.bincount(readers, minlength=len(tasks)))
@@ -327,8 +324,7 @@ def along_curve(grid: BrickGrid) -> np.ndarray:
     """Brick numbers in the order of visit: batch and channels outermost, and a Hilbert curve through the rest."""
     outer = int(np.prod(grid.grid[:2])) if len(grid.grid) > 3 else 1
     inner = grid.grid[2:] if len(grid.grid) > 3 else grid.grid
-    cut = [extent for extent in inner if extent > 1]
-    curve = hilbert(inner) if len(cut) > 1 else np.arange(math.prod(cut))
+    curve = hilbert(inner)
     return (np.arange(outer)[:, None] * len(curve) + curve).reshape(-1)
 
 

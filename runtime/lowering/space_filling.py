@@ -15,6 +15,8 @@ def hilbert(shape: Sequence[int]) -> np.ndarray:
     Every step goes to an adjacent brick where all extents (other than 1) are the same power of two.
     J. Skilling, "Programming the Hilbert curve", AIP Conference Proceedings 707 (2004).
     """
+    if sum(extent != 1 for extent in shape) < 2:  # along one axis the curve is straight
+        return np.arange(math.prod(shape))
     coords, bits = _coordinates(shape)
     for bit in reversed(range(1, bits)):
         low = (1 << bit) - 1

@@ -317,8 +317,8 @@ class _Walk:
             if name and tensor:
                 b.name_output(name, tensor, start)
         if len(b.nodes) == start + 1:
-            only_one = b.nodes[start]
-            b.nodes[start] = Node(node.name, only_one.op, only_one.inputs, only_one.output, only_one.origin)
+            made = b.nodes[start]
+            b.nodes[start] = Node(node.name, made.op, made.inputs, made.output, made.origin)
 
     def splice(self, parts: Splice) -> None:
         """Puts nodes in front of those still to visit."""

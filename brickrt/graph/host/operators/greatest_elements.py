@@ -16,10 +16,10 @@ def greatest_elements(x: np.ndarray, count: int, axis: int, largest: bool) -> tu
     at = _few(rows, count, largest) if 0 < FEW * count <= rows.shape[-1] and rows.size else None
     if at is None:
         at = _order(rows, largest)[..., :count]
-    found, at = _taken(rows, at), at.astype(np.int64)  # a copy: what it is part of is as long as all rows
-    if innermost:
-        return found, at
-    return np.moveaxis(found, -1, axis).copy(), np.moveaxis(at, -1, axis).copy()
+    found = _taken(rows, at)
+    if not innermost:
+        found, at = np.moveaxis(found, -1, axis).copy(), np.moveaxis(at, -1, axis)
+    return found, at.astype(np.int64)  # a copy: what it is part of is as long as all rows
 
 
 def _taken(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
