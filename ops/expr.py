@@ -112,3 +112,14 @@ def transform(expr: Expr, leaf: Callable[[Expr], Expr]) -> Expr:
 def substitute(expr: Expr, operands: Mapping[int, Expr]) -> Expr:
     """The expression with `Arg(k)` replaced by `operands[k]` where that is given."""
     return transform(expr, lambda e: operands.get(e.index, e) if isinstance(e, Arg) else e)
+
+
+def ordered(expr: Expr) -> Expr:
+    """The expression with the two operands of a sum or a product in ascending order: the same value, written in one
+    way, so that kernels that compute it share code."""
+    if not isinstance(expr, Apply):
+        return expr
+    args = tuple(ordered(a) for a in expr.args)
+    if expr.fn in ("add", "mul") and all(isinstance(a, Arg) for a in args):
+        args = tuple(sorted(args, key=lambda a: a.index if isinstance(a, Arg) else 0))
+    return Apply(expr.dtype, expr.fn, args)

@@ -116,8 +116,8 @@ class Kernel(ABC):
 
     @property
     def knows_channels(self) -> bool:
-        """Whether the code is for so many channels, by default where they lie in blocks."""
-        return any(operand.block > 1 for operand in (self.out, *self.ins))
+        """Whether the code is for so many channels, by default where they lie in blocks and the last is not filled."""
+        return any(o.block > 1 and o.shape[1] % o.block for o in (self.out, *self.ins))
 
     @property
     def asks(self) -> bool:

@@ -18,7 +18,7 @@ from brickrt.graph.passes.integers.byte_functions import is_looked_up, split_byt
 from brickrt.graph.passes.integers.integer_epilogues import into_integer_product, simplify_integer_epilogue
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.byte_functions import is_byte_function
-from brickrt.ops.expr import Apply, Arg, Expr, substitute, walk
+from brickrt.ops.expr import Apply, Arg, Expr, ordered, substitute, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
@@ -179,13 +179,11 @@ def _renumbered(
     these expressions."""
     given = given or {}
     dtypes = {e.index: e.dtype for e in walk(expr) if isinstance(e, Arg)}
-    return substitute(
-        expr,
-        {
-            k: given[inputs[k]] if inputs[k] in given else Arg(dtype, base + names.index(inputs[k]))
-            for k, dtype in dtypes.items()
-        },
-    )
+    operands = {
+        k: given[inputs[k]] if inputs[k] in given else Arg(dtype, base + names.index(inputs[k]))
+        for k, dtype in dtypes.items()
+    }
+    return ordered(substitute(expr, operands))
 
 
 def _into_product(rewriter: Rewriter, node: Node, order: dict[str, int], kinds: frozenset[np.dtype] = FLOATS) -> None:

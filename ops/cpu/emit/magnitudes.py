@@ -13,7 +13,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, fill, type_suffix, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, fill, type_suffix, vector, zeros
 
 BITS = np.dtype(np.int32)
 MANTISSA = 23  # bits
@@ -50,9 +50,9 @@ def lanes_before(f: FunctionEmitter, lanes: int, block: Index, count: int) -> ir
     whole, tail = divmod(count, lanes)
     if isinstance(block, int):
         return kept_lanes(lanes, min(lanes, max(0, count - block * lanes)))
-    at_end = f.b.icmp_signed(">=", block, I64(whole))
-    beyond = f.b.icmp_signed(">", block, I64(whole))
-    end = f.b.select(beyond, nothing(lanes), kept_lanes(lanes, tail))
+    at_end = f.b.icmp_signed(">=", block, f.value(whole))
+    beyond = f.b.icmp_signed(">", block, f.value(whole))
+    end = f.b.select(beyond, nothing(lanes), kept_lanes(lanes, int(tail)))
     return f.b.select(at_end, end, kept_lanes(lanes))
 
 

@@ -85,6 +85,8 @@ class SizeTable:
             return amount
         if p == q and word in SAME:
             return SAME[word]
+        if word == "//" and (p == ("-", 0, q) or q == ("-", 0, p)):
+            return -1
         if (word in "+-" and q == 0) or (word in ("*", "//") and q == 1):
             return Size(self, p, a)
         if (word == "+" and p == 0) or (word == "*" and p == 1):

@@ -25,7 +25,7 @@ class MoveKernel(Kernel):
     def least_open(self) -> int:
         """See `Kernel`: among plain tensors, extents up to the lanes of a vector are known, for which there is less
         code; where channels lie in blocks, the innermost loop is over those of a block."""
-        return 2 if self.knows_channels else 17
+        return 2 if any(operand.block > 1 for operand in (self.out, *self.ins)) else 17
 
     @classmethod
     def classify(

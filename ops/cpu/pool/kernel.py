@@ -29,7 +29,6 @@ class PoolKernel(Kernel):
 
     effort = 2
     sized = True
-    knows_channels = True
 
     @classmethod
     def classify(

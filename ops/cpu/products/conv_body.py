@@ -62,7 +62,7 @@ class ConvBody(ConvOperands):
     def group(self, place: TilePosition, first: Index, last: Index) -> None:
         """All blocks [first, last) of output channels, which belong to one group, of a chunk of its input channels."""
         f, k, (ob, _) = self.f, self.k, self.k.tile
-        start, rest = f.mul(place.group, k.group_blocks), k.whole_blocks % ob
+        start, rest = f.mul(place.group, k.group_blocks), int(k.whole_blocks % ob)
         end = f.add(start, k.whole_blocks)
         if k.whole_blocks >= ob:
             with f.loop(first, f.minimum(last, f.sub(end, rest)), ob) as block:
@@ -147,7 +147,7 @@ class ConvBody(ConvOperands):
             self.sweep(acc, place, in_x, tile)
             self.finish(acc, place, out_x, tile)
             return
-        last = f.b.icmp_signed("==", f.value(place.chunk), I64(chunks - 1))
+        last = f.b.icmp_signed("==", f.value(place.chunk), f.value(chunks - 1))
         with f.when(last):
             self.prefetch_others(place, out_x, tile)
             if self.k.shares_chunks:
@@ -260,7 +260,7 @@ class ConvBody(ConvOperands):
     def sweep(self, acc: Accumulators, place: TilePosition, in_x: Index, tile: PixelTile) -> None:
         """Adds all input channels of a chunk and all taps to a tile's accumulators."""
         f, k = self.f, self.k
-        whole, tail = divmod(k.group_in, k.unit)
+        whole, tail = k.whole_units, k.tail
         first = f.mul(place.chunk, k.chunk_units)
         if k.packed[1]:  # what these have alike in all units is known from here on
             self.stream(place)
@@ -269,7 +269,7 @@ class ConvBody(ConvOperands):
         with f.loop(first, f.minimum(f.add(first, k.chunk_units), whole) if k.chunks > 1 else whole) as q:
             self.taps(acc, place, (pixels, in_x), tile, q, k.unit)
         if tail and k.chunks > 1:
-            with f.when(f.b.icmp_signed("==", f.value(place.chunk), I64(k.chunks - 1))):
+            with f.when(f.b.icmp_signed("==", f.value(place.chunk), f.value(k.chunks - 1))):
                 self.taps(acc, place, (pixels, in_x), tile, whole, tail)
         elif tail:
             self.taps(acc, place, (pixels, in_x), tile, whole, tail)

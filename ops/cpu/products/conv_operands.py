@@ -9,7 +9,7 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index, register_type, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, zeros
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
@@ -148,11 +148,11 @@ class ConvOperands:
         the input's channels where it has such."""
         f, k = self.f, self.k
         first = f.mul(place.chunk, k.chunk_units)
-        whole, tail = divmod(k.group_in, k.unit)
+        whole, tail = k.whole_units, k.tail
         with f.loop(first, f.minimum(f.add(first, k.chunk_units), whole) if k.chunks > 1 else whole) as q:
             self.copy_unit(place, q, k.unit)
         if tail and k.chunks > 1:
-            with f.when(f.b.icmp_signed("==", f.value(place.chunk), I64(k.chunks - 1))):
+            with f.when(f.b.icmp_signed("==", f.value(place.chunk), f.value(k.chunks - 1))):
                 self.copy_unit(place, whole, tail)
         elif tail:
             self.copy_unit(place, whole, tail)

@@ -19,7 +19,6 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.arithmetic.quantize import PACKS
 from brickrt.ops.cpu.emit.llvm_types import computed_type
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.conv_geometry import POINT, chunk_channels, is_pointwise, joins_rows, windows
@@ -29,6 +28,7 @@ from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cu
 from brickrt.ops.cpu.products.rows.pace import chunk_steps, share_chunks
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import WORD, in_words, multiplies_integers, multiplies_pairs, word_elements
+from brickrt.ops.cpu.weighted_kernel import WeightedKernel
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
@@ -45,7 +45,7 @@ FLOAT16 = np.dtype(np.float16)
 
 
 @dataclass(frozen=True)
-class ConvScheme(Kernel):
+class ConvScheme(WeightedKernel):
     """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
     row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
     `decided` are `tile`, `few_outputs`, `walks_taps`, `shares_chunks`, `widens` and `packs_weights`."""
@@ -82,11 +82,12 @@ class ConvScheme(Kernel):
         classes = list(dict.fromkeys(keys))
         return np.array([classes.index(k) for k in keys])[which.reshape(-1)], classes
 
-    knows_channels = True
-
-    def open_dims(self, i: int | None) -> Sequence[int]:
-        """See `Kernel`; weights have known shapes."""
-        return () if i is not None and 0 < i < self.op.main else super().open_dims(i)
+    @cached_property
+    def knows_channels(self) -> bool:
+        """See `Kernel`: those of one group, in blocks, are sizes where the last block is like the others."""
+        plain = self.op.groups == self.op.gate_parts == 1 and self.packed[1] and not self.in_words
+        blocked = self.ins[0].block > 1 and self.out.block > 1
+        return not (plain and blocked) or self.few_outputs is not None
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
@@ -202,18 +203,32 @@ class ConvScheme(Kernel):
             return self.group_in
         return block if self.op.groups == 1 else math.gcd(self.group_in, block)
 
+    @property
+    def units(self) -> int:
+        """Units of input channels, the last of which may be partial."""
+        return -(-self.group_in // self.unit)
+
+    @property
+    def whole_units(self) -> int:
+        """Units of input channels that are whole."""
+        return self.group_in // self.unit
+
+    @property
+    def tail(self) -> int:
+        """Input channels behind them, which code knows."""
+        return int(self.group_in % self.unit)
+
     @cached_property
     def chunk_units(self) -> int:
         """Units of input channels between two sweeps over the pixels: all, but for those whose sums the output keeps
         meanwhile."""
-        channels = self.group_in
         if self.shares_chunks:
             read = self.sums if self.widens else self.weight_type
             steps = chunk_steps(self.tile[0], self.lanes * read.itemsize, self.taps * self.unit)
             return steps // self.taps // self.unit
         if self.keeps_sums:
-            channels = chunk_channels(channels, self.taps, self.unit, self.lanes)
-        return -(-channels // self.unit)
+            return -(-chunk_channels(self.group_in, self.taps, self.unit, self.lanes) // self.unit)
+        return self.units
 
     @property
     def keeps_sums(self) -> bool:
@@ -273,7 +288,7 @@ class ConvScheme(Kernel):
     @property
     def chunks(self) -> int:
         """Sweeps over the pixels of a box."""
-        return -(-self.group_in // (self.chunk_units * self.unit))
+        return -(-self.units // self.chunk_units)
 
     @property
     def taps(self) -> int:
@@ -298,10 +313,11 @@ class ConvScheme(Kernel):
     @property
     def finishes_late(self) -> bool:
         """Whether tiles' outputs are finished beside the next tile's products (`words/late_epilogue.py`)."""
+        if not (self.isa.double_pumped and self.integer):
+            return False
         one = is_pointwise(self.op) and self.tile[0] == self.chunks == self.op.gate_parts == 1
         plain = self.packed[1] and not (self.few_outputs or self.walks_taps)
-        most = MOST if self.epilogue.long else LEAST
-        return self.isa.double_pumped and self.integer and one and plain and LEAST <= self.group_in <= most
+        return one and plain and LEAST <= self.group_in <= (MOST if self.epilogue.long else LEAST)
 
     @property
     def packs_outputs(self) -> bool:

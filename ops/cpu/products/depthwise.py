@@ -8,15 +8,16 @@ product.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector, zeros
 from brickrt.ops.cpu.emit.variables import Variable
@@ -56,6 +57,28 @@ class DepthwiseKernel(ConvScheme):
     def in_words(self) -> bool:
         """A lane reads channels, not words."""
         return False
+
+    @cached_property
+    def knows_channels(self) -> bool:
+        """See `Kernel`: where each is a group of its own, in blocks, channels are sizes."""
+        single = self.group_in == self.group_out == self.op.gate_parts == 1
+        blocked = self.ins[0].block > 1 and self.out.block > 1
+        return not (single and blocked and all(self.packed[1 : self.op.main]))
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """See `Kernel`: there are as many groups as channels."""
+        op = self.op if self.knows_channels else replace(self.op, groups=take(self.op.groups))
+        return op, self.decisions()
+
+    @property
+    def group_in(self) -> int:
+        """See `ConvScheme`: the code knows it."""
+        return int(super().group_in)
+
+    @property
+    def group_out(self) -> int:
+        """See `ConvScheme`: the code knows it."""
+        return int(super().group_out)
 
     @property
     def packs_weights(self) -> bool:

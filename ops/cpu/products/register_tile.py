@@ -67,17 +67,18 @@ class PackedStream:
                 self.ask(f.add(first, n))
             return
         if self.exceeds_l1:
-            self._prefetch(f.add(first, NEAR // (blocks * pixels)), blocks, steps, near=True)
+            self._prefetch(self.base, f.add(first, NEAR // (blocks * pixels)), blocks, steps, near=True)
         if self.follows:
-            self._prefetch(f.add(first, self.channels), blocks, steps, near=False)
+            behind = f.address(self.base, f.mul(self.channels, self.blocks * self.lanes), self.dtype)
+            self._prefetch(behind, first, blocks, steps, near=False)
 
-    def _prefetch(self, first: Index, blocks: int, steps: int, near: bool) -> None:
+    def _prefetch(self, base: ir.Value, first: Index, blocks: int, steps: int, near: bool) -> None:
         """May reach past the end, which is harmless."""
         nbytes = self.lanes * self.dtype.itemsize
         for n in range(steps):
             for j in range(blocks):
                 if (n * self.blocks + j) * nbytes % LINE == 0:
-                    self.f.prefetch(self.base, self.offset(self.f.add(first, n), j), self.dtype, near=near)
+                    self.f.prefetch(base, self.offset(self.f.add(first, n), j), self.dtype, near=near)
 
 
 def whole_steps(f: FunctionEmitter, channels: Index, lanes: int) -> list[tuple[Index, Index, int]]:

@@ -28,7 +28,6 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.sizes import Size, greatest, least
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.matrix_view import MATRIX_VIEWS, MatrixView
@@ -45,6 +44,7 @@ from brickrt.ops.cpu.strassen.sizes import (
     shares_panels,
     tile_rows,
 )
+from brickrt.ops.cpu.weighted_kernel import WeightedKernel
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -56,7 +56,7 @@ LINES_APART = 4  # rows of a factor that lie a multiple of so many vectors apart
 
 
 @dataclass(frozen=True)
-class StrassenScheme(Kernel):
+class StrassenScheme(WeightedKernel):
     """`shape_class` is (groups, ragged, …): the most groups of tiles of columns that a box touches, whether columns are
     cut inside groups, and what `view` takes for constant. A group is a pair here, four tiles where `levels` is 2."""
 
@@ -65,27 +65,16 @@ class StrassenScheme(Kernel):
     effort = 6
     sized = True
     compiles_quickly = True
+    knows_channels = False
 
     @property
     def open_classes(self) -> Sequence[int]:
         """See `Kernel`: groups, and extents of boxes."""
         return 0, *range(3 if isinstance(self.op, Conv) else 2, len(self.shape_class))
 
-    @property
-    def knows_channels(self) -> bool:
-        """Columns of `b` are channels of images, and the last dimension of matrices."""
-        return True
-
-    def open_dims(self, i: int | None) -> Sequence[int]:
-        """See `Kernel`; `b` is a constant."""
-        if i is not None and 0 < i < self.op.main:
-            return ()
-        rank = (self.out if i is None else self.ins[i]).rank
-        return super().open_dims(i) if isinstance(self.op, Conv) else range(rank - 1)
-
     def decisions(self) -> tuple[Any, ...]:
-        """See `Kernel`."""
-        return (self.tile_rows,)
+        """See `Kernel`: rows of factors lie at a constant stride."""
+        return self.tile_rows, self.chunk_depth
 
     @property
     def tile_rows(self) -> int:
@@ -156,19 +145,17 @@ class StrassenScheme(Kernel):
         """Columns of the product."""
         return self.view.columns
 
-    @cached_property
-    def _chunks(self) -> tuple[int, int]:
-        return chunks_of(self.view.depth, self.lanes, self.levels, self.isa.paces_weights)
-
     @property
     def chunks(self) -> int:
         """Chunks that K is swept in."""
-        return self._chunks[0]
+        return -(-self.view.depth // self.chunk_depth)
 
-    @property
+    @cached_property
     def chunk_depth(self) -> int:
         """Elements of K in a chunk."""
-        return self._chunks[1]
+        if self.decided:
+            return self.decided[1]
+        return chunks_of(self.view.depth, self.lanes, self.levels, self.isa.paces_weights)[1]
 
     @property
     def part_depth(self) -> int:

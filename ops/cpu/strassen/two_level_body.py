@@ -186,7 +186,7 @@ class RowTile(SevenProducts):
             if k.chunks == 1:
                 self.put(values, f.add(row, t), column, masks)
                 return
-            last = f.b.icmp_signed("==", f.value(self.at.chunk), I64(k.chunks - 1))
+            last = f.b.icmp_signed("==", f.value(self.at.chunk), f.value(k.chunks - 1))
             first = f.b.icmp_signed("==", f.value(self.at.chunk), I64(0))
             sums = [f.b.fadd(self.load(partial, j, t), value) for j, value in enumerate(values)]
             sums = [f.b.select(first, value, s) for value, s in zip(values, sums, strict=True)]

@@ -37,7 +37,7 @@ class Products:
         """Plane by plane, for all blocks of output channels of the box."""
         f, k, frame = self.f, self.k, self.frame
         all_blocks = k.out.channel_blocks
-        rest = all_blocks % k.ob
+        rest = int(all_blocks % k.ob)
         next_inputs = NextInputs(frame)
         later = next_inputs.find(group)
         with f.loop(0, k.axes.planes) as plane:

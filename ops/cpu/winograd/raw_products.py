@@ -26,7 +26,7 @@ def transform(
     which: tuple[Index, Index, Index],
     count: int,
     to: ir.Value,
-    plane: int,
+    plane: Index,
     scales: ir.Value | None = None,
 ) -> None:
     """G w Gᵀ of the filters of `count` blocks of outputs, from a block on, for a channel of the input and a swept tap;
@@ -56,7 +56,7 @@ class RawProducts(Products):
         """Tile by tile of output channels of the box."""
         f, k, frame = self.f, self.k, self.frame
         all_blocks = k.out.channel_blocks
-        rest = all_blocks % k.ob
+        rest = int(all_blocks % k.ob)
         with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
             self.tile(group, block, k.ob)
         if rest:
@@ -170,7 +170,7 @@ class WholeProducts(Products):
     def transform(self) -> None:
         """Transforms the weights of the box's blocks of outputs, tile by tile."""
         f, k, frame = self.f, self.k, self.frame
-        rest = k.out.channel_blocks % k.ob
+        rest = int(k.out.channel_blocks % k.ob)
         whole = k.out.channel_blocks - rest
         with f.loop(frame.first_block, f.minimum(frame.last_block, whole), k.ob) as block:
             self.tile(block, k.ob)

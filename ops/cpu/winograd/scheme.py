@@ -24,9 +24,9 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.magnitudes import FOUR
-from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.few_outputs import power_of_two
+from brickrt.ops.cpu.weighted_kernel import WeightedKernel
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of, known_axes
 from brickrt.ops.cpu.winograd.sizes import (
     ONCE,
@@ -47,6 +47,7 @@ from brickrt.ops.cpu.winograd.transforms import (
     plane_sizes,
     returning_exponents,
     transformed_tiles,
+    walked,
 )
 from brickrt.ops.operators.conv import Conv
 
@@ -56,18 +57,16 @@ FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
 
 @dataclass(frozen=True)
-class WinogradScheme(Kernel):
+class WinogradScheme(WeightedKernel):
     """`shape_class` is (edge, align, tiles, depth, blocks, raw): tiles of `edge` outputs, m, along each tiled
     dimension; `align` as in `choose_tile`; then the most that a box has of tiles in a plane (of all its images), of
     planes, and of blocks of output channels; and where weights are transformed, or that channels are paired
-    (`sizes.py`). `decided` are the `sizes`, of which tiles and group are open, `ob`, and for how many tiles and blocks
-    there is `room`."""
+    (`sizes.py`). `decided` are the `sizes`, `ob`, and for how many tiles and blocks there is `room`."""
 
     op: Conv
     effort = 5
     sized = True
     compiles_quickly = True
-    knows_channels = True
     step_channels: ClassVar[int] = 1  # of the input, that a multiplication takes
 
     @property
@@ -75,18 +74,19 @@ class WinogradScheme(Kernel):
         """See `Kernel`: what is decided by them is all that matters."""
         return 1, 2, 3, 4
 
-    def open_dims(self, i: int | None) -> Sequence[int]:
-        """See `Kernel`; weights have known shapes."""
-        return () if i is not None and 0 < i < self.op.main else super().open_dims(i)
+    @property
+    def knows_channels(self) -> bool:
+        """See `Kernel`: those that are gathered."""
+        return self.gathers
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
         return self.sizes, self.ob, self.room
 
     def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
-        """See `Kernel`: how many tiles make a register tile and a group are sizes."""
-        sizes, *others = self.decided or self.decisions()
-        return self.op, (replace(sizes, t=take(sizes.t), group=take(sizes.group)), *others)
+        """See `Kernel`: how many tiles make a register tile and a group are sizes, and for how many there is room."""
+        sizes, ob, (tiles, blocks) = self.decided or self.decisions()
+        return self.op, (replace(sizes, t=take(sizes.t), group=take(sizes.group)), ob, (take(tiles), take(blocks)))
 
     @property
     def edge(self) -> int:
@@ -277,7 +277,7 @@ class WinogradScheme(Kernel):
     @property
     def chunk_blocks(self) -> int:
         """Blocks of input channels in a chunk."""
-        return max(1, min(RAW_CHANNELS // self.lanes, self.blocks_in))
+        return int(max(1, min(RAW_CHANNELS // self.lanes, self.blocks_in)))
 
     @property
     def chunk_plane(self) -> int:
@@ -372,10 +372,7 @@ class WinogradScheme(Kernel):
 
     def _walked(self, w: np.ndarray) -> np.ndarray:
         """[M, C, k…] → [M up to whole tiles, C, swept, down, across]"""
-        missing = self._padded - self.out.shape[1]
-        w = np.pad(w, [(0, missing), *[(0, 0)] * (w.ndim - 1)]) if missing else w
-        dim = 2 if self.axes.swept.dim is None else self.axes.swept.dim
-        return np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
+        return walked(w, self.axes, self._padded - self.out.shape[1])
 
     def _direct(self, w: np.ndarray) -> np.ndarray:
         """[M, C, swept, down, across] → [tile of OB blocks, C, taps, OB*lanes]"""

@@ -64,6 +64,13 @@ def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.
     return out.reshape(len(both), *w.shape[:-2])
 
 
+def walked(w: np.ndarray, axes: Axes, missing: int) -> np.ndarray:
+    """[M, C, k…] → [M and `missing` more, C, swept, down, across]"""
+    w = np.pad(w, [(0, missing), *[(0, 0)] * (w.ndim - 1)]) if missing else w
+    dim = 2 if axes.swept.dim is None else axes.swept.dim
+    return np.moveaxis(w.reshape(*w.shape[:2], *(1,) * (5 - w.ndim), *w.shape[2:]), dim, 2)
+
+
 def apart_by_residue(w: np.ndarray, down: Axis, across: Axis) -> np.ndarray:
     """[M, C, swept, taps down, taps across] → [M, swept, s², C, taps, taps] of each residue, zero where it has none."""
     missing = [(0, axis.residues * axis.taps - axis.r) for axis in (down, across)]

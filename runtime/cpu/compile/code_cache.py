@@ -19,7 +19,7 @@ from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cache.disk_cache import DiskCache
 
 KEPT_BYTES = 64 << 20  # of object files that this process keeps
-MOST = 32  # kinds of code of an outline: the newest stay
+MOST = 64  # kinds of code of an outline: the newest stay
 Codes = tuple[SizedCode, ...]
 
 

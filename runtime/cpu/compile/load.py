@@ -69,6 +69,7 @@ class KernelLoader:
         self._store = _store()
         self._compilation = Compilation()
         self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
+        self._seen: dict[str, bool] = {}  # by outline: whether there was code before this program's
         self._wanted: list[WantedKernel] = []
 
     def want(self, kernel: Kernel) -> Future[np.ndarray]:
@@ -81,6 +82,7 @@ class KernelLoader:
             wanted.found(*found)
             return wanted.sizes
         waiting = self._missing.setdefault(wanted.digest, [])
+        self._seen.setdefault(wanted.digest, CODE_CACHE.has(self._store, wanted.digest))
         if not waiting:
             self._ask(wanted.digest, kernel)
         waiting.append((wanted, kernel))
@@ -131,9 +133,10 @@ class KernelLoader:
             self._ask(digest, others[0][1])
 
     def _ask(self, digest: str, kernel: Kernel) -> None:
-        """Asks for code: that of a network of open sizes, or of another size of an outline, is good for as many as it
-        can be. A network of one size needs none such, which takes longer to compile."""
-        broad = kernel.sized and (self._broad or CODE_CACHE.has(self._store, digest))
+        """Asks for code: that of a network of open sizes, or where another program had some that is not good for this
+        one, is good for as many sizes as it can be. A network of one size needs none such, which takes longer to
+        compile."""
+        broad = kernel.sized and (self._broad or self._seen[digest])
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
     def __enter__(self) -> KernelLoader:

@@ -15,6 +15,7 @@ from brickrt.ops.cpu.kernel import Kernel, choose_kernel
 from brickrt.ops.cpu.operand import Operand, dense
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.sized_kernel import emit_sized, in_words, outline
+from brickrt.ops.cpu.strassen.kernel import StrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
@@ -22,6 +23,7 @@ from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take
+from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.harness import HOST, check, run_kernel
@@ -105,9 +107,48 @@ def row_of_edges(n: int) -> Kernel:
     return kernel(op, *ins, block=LANES, packed=(1,), maker=ConvKernel)
 
 
+def winograd_of_channels(c: int) -> Kernel:
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), 1, True, None)
+    ins = operand(1, c, 20, 20, block=LANES), operand(2 * c, c, 3, 3), operand(2 * c)
+    return kernel(op, *ins, block=LANES, packed=(1, 2), maker=WinogradMaker(4))
+
+
+def pointwise(c: int) -> Kernel:
+    op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), 1, True, apply("add", arg(0, F32), arg(1, F32)))
+    ins = operand(1, c, 8, 20, block=LANES), operand(4 * c, c, 1, 1), operand(4 * c)
+    return kernel(op, *ins, operand(1, 4 * c, 8, 20, block=LANES), block=LANES, packed=(1, 2), maker=ConvKernel)
+
+
+def depthwise(c: int) -> Kernel:
+    op = Conv((3, 3), (1, 1), (1, 1), (1, 1), (1, 1), c, True, None)
+    ins = operand(1, c, 9, 40, block=LANES), operand(c, 1, 3, 3), operand(c)
+    return kernel(op, *ins, block=LANES, packed=(1, 2))
+
+
+def strassen(c: int) -> Kernel:
+    op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), 1, True, None)
+    ins = operand(1, 8 * LANES, 20, 20, block=LANES), operand(c, 8 * LANES, 1, 1), operand(c)
+    return kernel(op, *ins, block=LANES, packed=(1, 2), maker=StrassenKernel)
+
+
+def scaled(c: int) -> Kernel:
+    op = Map(apply("mul", arg(0, F32), arg(1, F32)))
+    return kernel(op, operand(1, c, 9, 9, block=LANES), operand(1, c, 1, 1), block=LANES, packed=(1,))
+
+
+def highest(c: int) -> Kernel:
+    return kernel(Pool("max", (2, 2), (2, 2), (1, 1), (0, 0), (0, 0)), operand(1, c, 18, 18, block=LANES), block=LANES)
+
+
 @pytest.mark.parametrize(
     ("made", "sizes"),
     [
+        (winograd_of_channels, [2 * LANES, 4 * LANES, 18 * LANES]),
+        (pointwise, [2 * LANES, 5 * LANES]),
+        (depthwise, [LANES, 3 * LANES, 5 * LANES + 1]),
+        (strassen, [8 * LANES, 12 * LANES, 100 * LANES]),
+        (scaled, [LANES, 3 * LANES]),
+        (highest, [LANES, 3 * LANES]),
         (resized, [20, 33, 150]),
         (nearest, [20, 33, 150]),
         (doubled, [5, 9, 16, 17, 150]),
@@ -158,6 +199,25 @@ def test_copies_of_images_in_blocks_run_the_code_of_others(n):
     check(Concat(1), [x, y], blocks=[LANES, LANES], out_block=LANES)
     check(Reorder("plain"), [y], blocks=[LANES])
     check(Reorder("blocked"), [y], out_block=LANES)
+
+
+@pytest.mark.parametrize("c", [2 * LANES, 3 * LANES, 4 * LANES, 5 * LANES + 3, 9 * LANES + 1])
+def test_channels_run_the_code_of_others(c):
+    """Weights, biases and operands of an epilogue too; blocks that are partial, and tiles of blocks that are."""
+    rng, relu = np.random.default_rng(c), apply("max", arg(0, F32), const(0, F32))
+    x = rng.standard_normal((1, c, 11, 23)).astype(np.float32)
+    w = (rng.standard_normal((c + LANES, c, 3, 3)) / c).astype(np.float32)
+    bias, single = w[:, 0, 0, 0].copy(), w[:c, :1].copy()
+    same, flat = ((1, 1), (1, 1)), ((0, 0), (0, 0))
+    given = {"blocks": [LANES, 1, 1], "out_block": LANES, "packed": [False, True, True]}
+    conv = Conv((3, 3), (1, 1), (1, 1), *same, 1, True, relu)
+    check(conv, [x, w, bias], kernel_cls=WinogradMaker(4), rtol=1e-4, atol=1e-4, **given)
+    check(conv, [x, w, bias], kernel_cls=ConvKernel, **given)
+    check(Conv((3, 3), (2, 1), (1, 1), *same, c, True, relu), [x, single, bias[:c]], **given)
+    pointwise = Conv((1, 1), (1, 1), (1, 1), *flat, 1, True, relu)
+    check(pointwise, [x, w[:, :, :1, :1], bias], kernel_cls=ConvKernel, **given)
+    check(pointwise, [x, w[:, :, :1, :1], bias], kernel_cls=StrassenKernel, rtol=1e-4, atol=1e-4, **given)
+    check(Pool("average", (3, 3), (1, 2), (1, 1), *same), [x], blocks=[LANES], out_block=LANES)
 
 
 @pytest.mark.parametrize("n", [18, 37, 200])

@@ -74,10 +74,9 @@ class LaneGroups:
         outputs, _ = self.period
         even = self.parts == 1 or (self.each % self.lanes == 0 and self.blocks % outputs == 0)
         same = self.group_in == self.group_out == 1
-        many = self.held[-1] >= FEWEST_SHUFFLED and outputs * self.group_in <= MOST_SHUFFLES
         return (
             even
-            and (same or many)
+            and (same or (self.held[-1] >= FEWEST_SHUFFLED and outputs * self.group_in <= MOST_SHUFFLES))
             and all(
                 np.ptp(self.sources(phase, member) // self.lanes) <= 1
                 for phase in range(outputs)

@@ -28,7 +28,7 @@ class IntegerScheme(WinogradScheme):
     @property
     def chunk_blocks(self) -> int:
         """Vectors of V in a chunk."""
-        return max(1, min(RAW_CHANNELS // self.lanes, self.depth_in))
+        return int(max(1, min(RAW_CHANNELS // self.lanes, self.depth_in)))
 
     @property
     def weights_at(self) -> int:
