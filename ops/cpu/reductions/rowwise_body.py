@@ -91,7 +91,7 @@ class RowwiseBody:
         """Rows of at least a vector of pixels in chunks; the last one of each begins early enough to be full."""
         f, steps, (lo, hi) = self.f, self.steps, self.steps.loops.range(row)
         row_bytes = self.plan.domain.channel_blocks * steps.lanes * self.plan.out.dtype.itemsize
-        vectors = max(1, min(CHUNK_VECTORS, CHUNK_BYTES // (row_bytes * steps.lanes)))
+        vectors = int(max(1, min(CHUNK_VECTORS, CHUNK_BYTES // (row_bytes * steps.lanes))))
         chunk = PixelChunk(steps, place, row, vectors * steps.lanes)
         short = f.b.icmp_signed("<", f.value(f.sub(hi, lo)), f.value(steps.lanes))
         with f.b.if_else(short) as (few, many):

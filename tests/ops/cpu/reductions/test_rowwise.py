@@ -94,6 +94,13 @@ def test_weight_and_bias(packed, block, isa):
     check_few(norm((2,), 37, True), last, isa, packed=flags, atol=1e-5)
 
 
+@pytest.mark.parametrize("channels", [32, 64, 128, 144, 256])
+def test_chunks_of_pixels_of_any_number_of_channels(channels):
+    """Of many channels L1 holds few pixels; whole blocks of them are sizes."""
+    x = data(1, channels, 2, 19)
+    check(norm((1,), channels), [x], blocks=[16], out_block=16, atol=1e-5)
+
+
 def test_a_large_mean_costs_no_accuracy():
     """Variances are of centred values: a mean of a thousand deviations leaves what the rounding of x leaves."""
     x = data(1, 32, 2, 40) + np.float32(1000)
