@@ -96,7 +96,7 @@ def test_weight_and_bias(packed, block, isa):
 
 @pytest.mark.parametrize("channels", [32, 64, 128, 144, 256])
 def test_chunks_of_pixels_of_any_number_of_channels(channels):
-    """Of many channels L1 holds few pixels; whole blocks of them are sizes."""
+    """L1 holds few pixels of many channels; how many channels there are is a size where they fill blocks."""
     x = data(1, channels, 2, 19)
     check(norm((1,), channels), [x], blocks=[16], out_block=16, atol=1e-5)
 
