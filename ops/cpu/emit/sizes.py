@@ -85,7 +85,7 @@ class SizeTable:
             return amount
         if p == q and word in SAME:
             return SAME[word]
-        if word == "//" and (p == ("-", 0, q) or q == ("-", 0, p)):
+        if word == "//" and (p == ("-", 0, q) or q == ("-", 0, p)):  # a positive number and its negative
             return -1
         if (word in "+-" and q == 0) or (word in ("*", "//") and q == 1):
             return Size(self, p, a)

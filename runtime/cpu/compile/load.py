@@ -69,7 +69,7 @@ class KernelLoader:
         self._store = _store()
         self._compilation = Compilation()
         self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
-        self._seen: dict[str, bool] = {}  # by outline: whether there was code before this program's
+        self._had_code: dict[str, bool] = {}  # by outline: whether there was some before this program's
         self._wanted: list[WantedKernel] = []
 
     def want(self, kernel: Kernel) -> Future[np.ndarray]:
@@ -82,7 +82,8 @@ class KernelLoader:
             wanted.found(*found)
             return wanted.sizes
         waiting = self._missing.setdefault(wanted.digest, [])
-        self._seen.setdefault(wanted.digest, CODE_CACHE.has(self._store, wanted.digest))
+        if wanted.digest not in self._had_code:
+            self._had_code[wanted.digest] = CODE_CACHE.has(self._store, wanted.digest)
         if not waiting:
             self._ask(wanted.digest, kernel)
         waiting.append((wanted, kernel))
@@ -136,7 +137,7 @@ class KernelLoader:
         """Asks for code: that of a network of open sizes, or where another program had some that is not good for this
         one, is good for as many sizes as it can be. A network of one size needs none such, which takes longer to
         compile."""
-        broad = kernel.sized and (self._broad or self._seen[digest])
+        broad = kernel.sized and (self._broad or self._had_code[digest])
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
     def __enter__(self) -> KernelLoader:

@@ -63,6 +63,14 @@ def test_a_size_that_is_needed_as_an_integer_is_one_from_then_on():
     assert len(table.answers) == 1
 
 
+def test_a_number_is_one_part_of_its_own_size():
+    """Nobody has to ask, so code is for no number alone."""
+    table = SizeTable()
+    number = table.number(20)
+    blocks = -(-number // 8)
+    assert -(-number // number) == -(-blocks // blocks) == 1 and not table.answers
+
+
 @pytest.mark.parametrize("certain", [lambda n: n - n, lambda n: n * 0, lambda n: (n + 3) - n - 3, lambda n: 0 * n])
 def test_what_is_certain_is_an_integer(certain):
     table = SizeTable()
