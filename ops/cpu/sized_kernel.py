@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.open_constants import with_open_constants
 from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.size_program import SizeProgram
@@ -108,6 +109,7 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
     pace = None if kernel.prefetch_bytes is None else take(kernel.prefetch_bytes)
     op, decided = kernel.opened_op(take)
+    op = with_open_constants(op, take)
     return replace(
         kernel, op=op, out=out, ins=ins, prefetched=ahead, prefetch_bytes=pace, shape_class=shape, decided=decided
     )

@@ -125,9 +125,10 @@ def paces_weights(isa: str) -> bool:
 
 
 def multiplies_bytes(isa: str) -> bool:
-    """Whether the host has an instruction that adds products of four bytes (VNNI), in vectors of an instruction set."""
+    """Whether kernels for the host, in vectors of an instruction set, add products of four bytes by one instruction
+    (VNNI). Those that are restricted to a lesser set than the host's have none."""
     name = {"avx512": "avx512vnni", "avx2": "avxvnni"}.get(isa)
-    if name is None:
+    if name is None or isa != instruction_set():
         return False
     from llvmlite import binding
 

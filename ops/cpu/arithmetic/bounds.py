@@ -8,6 +8,7 @@ from itertools import product
 
 import numpy as np
 
+from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
 from brickrt.ops.expr import Apply, Const, Expr
 from brickrt.ops.types import is_floating
 
@@ -25,6 +26,8 @@ def bounds_of(expr: Expr) -> Bounds:
     are not among them: these numbers are good to tell magnitudes."""
     if isinstance(expr, Const):
         return float(expr.value), float(expr.value)
+    if isinstance(expr, OpenConst):
+        return expr.least, expr.largest
     if not is_floating(expr.dtype):
         return _bounds_of_type(expr.dtype)
     if not isinstance(expr, Apply):

@@ -9,7 +9,15 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic import integers, vector_math
 from brickrt.ops.cpu.arithmetic.conversions import compare, convert
-from brickrt.ops.cpu.arithmetic.quantize import less_zero, rounded_byte, store_byte, store_shifted_byte
+from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
+from brickrt.ops.cpu.arithmetic.quantize import (
+    Zero,
+    less_zero,
+    rounded_byte,
+    store_byte,
+    store_shifted_byte,
+    zero_vector,
+)
 from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -70,12 +78,15 @@ class _Printer:
         if isinstance(expr, Const):
             fixed = expr
             return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(fixed, self.lanes))
+        if isinstance(expr, OpenConst):
+            open_ = expr
+            return self._shared(("open", expr.place), lambda: self.f.splat(open_.emit(self.f), self.lanes))
         if not isinstance(expr, Apply):
             raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
         byte = rounded_byte(expr)
         if byte:
             inner, zero = byte
-            if isinstance(zero, int):
+            if not isinstance(zero, Apply):
                 return store_byte(self.f, self.value(inner), zero)
             return store_shifted_byte(self.f, self.value(inner), self.value(zero), self.value(zero.args[0]))
         moved = less_zero(expr)
@@ -85,11 +96,11 @@ class _Printer:
         args = [self.value(a) for a in expr.args]
         return self._shared((expr.fn, expr.dtype, *map(id, args)), lambda: apply(self.f, expr, args))
 
-    def _less(self, byte: Apply, zero: int) -> ir.Value:
+    def _less(self, byte: Apply, zero: Zero) -> ir.Value:
         """An unsigned byte less an integer, as a float: subtracted as integers, which more units do."""
         x = self.value(byte.args[0])
         wide = self.f.b.zext(x, vector(I32, self.lanes))
-        return self.f.b.sitofp(self.f.b.sub(wide, fill(wide.type, zero)), vector(FLOAT, self.lanes))
+        return self.f.b.sitofp(self.f.b.sub(wide, zero_vector(self.f, wide.type, zero)), vector(FLOAT, self.lanes))
 
     def _shared(self, key: tuple, make: Callable[[], ir.Value]) -> ir.Value:
         if key not in self.by_content:

@@ -7,13 +7,15 @@ integer in the lowest bits.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I8, I16, I32, fill, vector, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I8, I16, I32, fill, vector, zeros
 from brickrt.ops.cpu.isa import NARROW
 from brickrt.ops.expr import Apply, Const, Expr
 
@@ -27,7 +29,11 @@ PACKS = {
 """Instructions that pack 32-bit integers to 16 bits and these to unsigned bytes, by lanes; both saturate."""
 
 
-def rounded_byte(expr: Apply) -> tuple[Expr, int | Apply] | None:
+Zero: TypeAlias = int | OpenConst
+"""A zero point, which the code knows or reads."""
+
+
+def rounded_byte(expr: Apply) -> tuple[Expr, Zero | Apply] | None:
     """x and z where the expression is min(max(round(x) + z, 0), 255) as an unsigned byte, with 0 ≤ z ≤ 255: a constant,
     or an unsigned byte as a float."""
     match expr:
@@ -41,13 +47,28 @@ def rounded_byte(expr: Apply) -> tuple[Expr, int | Apply] | None:
                     return x, 0
                 case Apply(fn="add", args=(Apply(fn="round", args=(x,)), Const(value=z))) if 0 <= z <= LARGEST:
                     return (x, int(z)) if z == int(z) else None
+                case Apply(fn="add", args=(Apply(fn="round", args=(x,)), OpenConst(scale=False, least=0.0) as zero)):
+                    return x, zero
                 case Apply(fn="add", args=(Apply(fn="round", args=(x,)), Apply(fn="cast", args=(z,)) as shift)):
                     return (x, shift) if z.dtype == U8 else None
     return None
 
 
-def store_byte(f: FunctionEmitter, x: ir.Value, zero: int) -> ir.Value:
+def zero_vector(f: FunctionEmitter, kind: ir.Type, zero: Zero) -> ir.Value:
+    """A zero point in every lane of a type of floats or of integers, up to 32 bits."""
+    element, lanes = (kind.element, kind.count) if isinstance(kind, ir.VectorType) else (kind, 1)
+    if isinstance(zero, int):
+        return fill(kind, float(zero) if element == FLOAT else zero)
+    if element == FLOAT:
+        return f.splat(zero.emit(f), lanes)
+    integer = zero.integer(f)
+    return f.splat(integer if element == I32 else f.b.trunc(integer, element), lanes)
+
+
+def store_byte(f: FunctionEmitter, x: ir.Value, zero: Zero) -> ir.Value:
     """min(max(round(x) + zero, 0), 255) of float32; 0 for NaN."""
+    if isinstance(zero, OpenConst):
+        return store_shifted_byte(f, x, zero_vector(f, x.type, zero), zero_vector(f, vector(I8, lanes_of(x)), zero))
     byte = _rounded(f, x, fill(x.type, float(-zero)), fill(x.type, float(LARGEST - zero)))
     return f.b.add(byte, fill(byte.type, zero)) if zero else byte
 
@@ -66,7 +87,7 @@ def _rounded(f: FunctionEmitter, x: ir.Value, low: ir.Value, high: ir.Value) -> 
     return f.b.trunc(f.b.select(f.b.icmp_signed("<", bits, most), bits, most), vector(I8, lanes_of(x)))
 
 
-def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: int, bounded: bool = False) -> ir.Value:
+def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: Zero, bounded: bool = False) -> ir.Value:
     """`store_byte` of up to four vectors of 16 or 8, one behind the other: packing them saturates, so of their bounds
     only the upper one is applied before, which keeps integers from overflowing, as those of `bounded` values do not
     (AVX-512, AVX2). The last of fewer than four comes again."""
@@ -74,17 +95,25 @@ def store_four(f: FunctionEmitter, values: Sequence[ir.Value], zero: int, bounde
     wide, halves = vector(I32, lanes), vector(I16, 2 * lanes)
     signed, unsigned = PACKS[lanes]
     if not bounded:
-        most = fill(values[0].type, float(LARGEST - zero))
+        most = _largest(f, values[0].type, zero)
         values = [b.select(b.fcmp_ordered("<", most, x), most, x) for x in values]  # NaN stays, and becomes 0
     integers = [_to_integers(f, x) for x in values]
     last = len(values) - 1
     firsts = range(0, len(values), 2)
     pairs = [f.intrinsic(signed, halves, integers[k], integers[min(k + 1, last)]) for k in firsts]
-    if zero:
-        pairs = [f.intrinsic(f"llvm.sadd.sat.v{2 * lanes}i16", halves, pair, fill(halves, zero)) for pair in pairs]
+    if zero != 0:
+        shift = zero_vector(f, halves, zero)
+        pairs = [f.intrinsic(f"llvm.sadd.sat.v{2 * lanes}i16", halves, pair, shift) for pair in pairs]
     packed = b.bitcast(f.intrinsic(unsigned, vector(I8, 4 * lanes), pairs[0], pairs[-1]), wide)
     in_order = [4 * part + k for k in range(4) for part in range(lanes // 4)]  # words of four bytes of each vector
     return b.bitcast(f.shuffle(packed, packed, in_order), vector(I8, 4 * lanes))
+
+
+def _largest(f: FunctionEmitter, kind: ir.Type, zero: Zero) -> ir.Value:
+    """The largest integer that is a byte when the zero point has been added."""
+    if isinstance(zero, int):
+        return fill(kind, float(LARGEST - zero))
+    return f.b.fsub(fill(kind, float(LARGEST)), zero_vector(f, kind, zero))
 
 
 def _to_integers(f: FunctionEmitter, x: ir.Value) -> ir.Value:
@@ -96,9 +125,13 @@ def _to_integers(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.intrinsic("llvm.x86.avx512.mask.cvtps2dq.512", wide, x, zeros(wide), all_lanes, current)
 
 
-def less_zero(expr: Apply) -> tuple[Apply, int] | None:
+def less_zero(expr: Apply) -> tuple[Apply, Zero] | None:
     """x and z where the expression is an unsigned byte x as a float, less an integer z."""
     match expr:
+        case Apply(fn="sub", args=(Apply(fn="cast", args=(x,)) as byte, OpenConst(scale=False) as zero)) if (
+            x.dtype == U8
+        ):
+            return (byte, zero) if expr.dtype == F32 else None
         case Apply(fn="sub", args=(Apply(fn="cast", args=(x,)) as byte, Const(value=z))) if x.dtype == U8:
             return (byte, int(z)) if expr.dtype == F32 and abs(z) <= LARGEST and z == int(z) else None
     return None

@@ -13,7 +13,6 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I8, I32, I64, fill, vector
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.moves.index_tables import constant_array
 
 WIDE = 64  # bytes of the largest registers
 BYTE = np.dtype(np.uint8)
@@ -21,9 +20,9 @@ BYTE = np.dtype(np.uint8)
 Lookup = Callable[[ir.Value], ir.Value]
 
 
-def byte_lookup(f: FunctionEmitter, table: np.ndarray, isa: Isa, lanes: int) -> Lookup:
-    """What brings `lanes` bytes to those that uint8[256] has in their places. Called where the function begins."""
-    place = f.b.bitcast(constant_array(f, table), ir.PointerType())
+def byte_lookup(f: FunctionEmitter, place: ir.Value, isa: Isa, lanes: int) -> Lookup:
+    """What brings `lanes` bytes to those that uint8[256] at `place` has in their places. Called where the function
+    begins."""
     if not isa.permutes_bytes or lanes == 1:
         return lambda index: _one_by_one(f, place, index, lanes)
     quarters = [f.load(place, WIDE * k, BYTE, WIDE) for k in range(4)]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from llvmlite import ir
@@ -13,18 +13,20 @@ from llvmlite import ir
 from brickrt.ops.base import Op
 from brickrt.ops.byte_functions import byte_table, is_byte_function
 from brickrt.ops.cpu.arithmetic.expressions import effort, emit_expr, unroll_of
-from brickrt.ops.cpu.elementwise.byte_lookup import byte_lookup
+from brickrt.ops.cpu.elementwise.byte_lookup import BYTE, byte_lookup
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
+from brickrt.ops.cpu.moves.index_tables import LookUps
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.operand_access import Access, access, operands_in_memory, pack_constant
 from brickrt.ops.cpu.operands.rows import RowShape, joinable, row_classes
-from brickrt.ops.expr import used_operands
+from brickrt.ops.expr import Apply, Arg, distinct, used_operands
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
 
+LOOK_UP = "look_up"
 Compute = Callable[[list[ir.Value | None]], ir.Value]
 
 
@@ -68,13 +70,36 @@ class MapKernel(Kernel):
         with self.row.walk(f) as (index, length):
             _RowLoop(self, f, target, sources, index, compute).emit(length)
 
+    @cached_property
+    def looks_up(self) -> bool:
+        """Whether results are looked up in a table of 256 bytes."""
+        expr = self.op.expr
+        return is_byte_function(expr) or (isinstance(expr, Apply) and expr.fn == LOOK_UP)
+
+    def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
+        """See `Kernel`: code that looks results up does not know what the expression is."""
+        if not self.looks_up:
+            return self.op, self.decisions()
+        expr = self.op.expr
+        (operand,) = {e for e in distinct(expr) if isinstance(e, Arg)}
+        return replace(self.op, expr=Apply(expr.dtype, LOOK_UP, (operand,))), self.decisions()
+
+    def look_ups(self) -> Sequence[np.ndarray]:
+        """See `Kernel`."""
+        return [byte_table(self.op.expr)] if self.looks_up else []
+
+    @property
+    def unroll(self) -> int:
+        """Vectors per loop step."""
+        return 1 if self.looks_up else unroll_of(effort(self.op.expr))
+
     def computation(self, f: FunctionEmitter) -> Compute:
         """What computes a vector of the output of those of the operands, None for those that are not used."""
         expr, lanes = self.op.expr, self.row.lanes
-        if not is_byte_function(expr):
+        if not self.looks_up:
             return lambda operands: emit_expr(f, expr, operands, lanes)
         (operand,) = used_operands(expr)
-        found = byte_lookup(f, byte_table(expr), self.isa, lanes)
+        found = byte_lookup(f, LookUps(f).following(256, BYTE), self.isa, lanes)
         return lambda operands: found(operands[operand])
 
 
@@ -101,7 +126,7 @@ class _RowLoop:
 
     def emit(self, length: Index) -> None:
         f, row = self.f, self.row
-        wide = row.step * unroll_of(effort(self.kernel.op.expr))
+        wide = row.step * self.kernel.unroll
         with f.loop(0, f.sub(length, wide - 1), wide) as i:
             self._vectors([f.add(i, k) for k in range(0, wide, row.step)])
         done = f.sub(length, f.rem(length, wide))

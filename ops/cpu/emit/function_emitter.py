@@ -6,7 +6,7 @@ A kernel is `void name(i8** args, i64* box)`: args[0] is the virtual origin of t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -61,6 +61,7 @@ class FunctionEmitter(ControlFlow):
         self._rounded = dict[int, tuple[ir.Value, ir.Value]]()  # values in float32 and their bits in bfloat16, by id
         self._sizes_at, self._table, self._sizes = sizes_at, sizes, dict[int, ir.Value]()
         self._size_table: ir.Value | None = None
+        self._entry_values = dict[Hashable, ir.Value]()
 
     # ---- kernel arguments
 
@@ -74,6 +75,13 @@ class FunctionEmitter(ControlFlow):
             b = self._at_entry()
             self._sizes[place] = b.load(b.gep(table, [index_constant(place)], source_etype=I64), typ=I64)
         return self._sizes[place]
+
+    def entry_value(self, key: Hashable, x: Size, make: Callable[[ir.IRBuilder, ir.Value], ir.Value]) -> ir.Value:
+        """What `make` emits of a size, once for a `key`, where the function begins."""
+        if key not in self._entry_values:
+            word = self.size(x)
+            self._entry_values[key] = make(self._at_entry(), word)
+        return self._entry_values[key]
 
     def look_ups(self) -> ir.Value:
         """The address of what a kernel's code looks up, behind its sizes."""

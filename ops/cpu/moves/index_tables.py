@@ -1,4 +1,4 @@
-"""Tables of indices counted in blocks, constant arrays inside a kernel's module, and tables behind its sizes."""
+"""Tables of indices counted in blocks, and tables behind the sizes of a kernel."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.affine_tables import Affine
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import Index, memory_type
+from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.emit.sizes import Size
 
 INT64 = np.dtype(np.int64)
@@ -23,15 +23,6 @@ def in_blocks(axis: Affine, extent: int, block: int) -> Affine | None:
     if not aligned or (axis.step != 1 and axis.hi - axis.lo > 1):
         return None
     return Affine(axis.start // block, 1, axis.lo // block, -(-axis.hi // block))
-
-
-def constant_array(f: FunctionEmitter, values: np.ndarray) -> ir.GlobalVariable:
-    """The address of a one-dimensional array of constants, private to the module."""
-    kind = ir.ArrayType(memory_type(values.dtype), len(values))
-    place = ir.GlobalVariable(f.module, kind, f.module.get_unique_name(f"{f.fn.name}.table"))
-    place.linkage, place.global_constant, place.unnamed_addr = "private", True, True
-    place.initializer = ir.Constant(kind, values.tolist())
-    return place
 
 
 class LookUps:

@@ -71,7 +71,7 @@ class Epilogue:
     def packs(self) -> bool:
         """Whether `BoundEpilogue.four` takes it: one that ends in unsigned bytes with a constant zero point."""
         byte = rounded_byte(self.expr) if isinstance(self.expr, Apply) else None
-        return byte is not None and isinstance(byte[1], int)
+        return byte is not None and not isinstance(byte[1], Apply)
 
     def bind(self, f: FunctionEmitter) -> BoundEpilogue:
         """Loads the operands' addresses in the function that applies the epilogue."""
@@ -105,7 +105,7 @@ class BoundEpilogue:
         e = self.epilogue
         assert isinstance(e.expr, Apply)
         byte = rounded_byte(e.expr)
-        assert byte is not None and isinstance(byte[1], int)
+        assert byte is not None and not isinstance(byte[1], Apply)
         floats = [replace(self, epilogue=replace(e, expr=byte[0])).apply(*each) for each in zip(values, indices)]
         bounded = max(map(abs, bounds_of(byte[0]))) < MODEST
         return store_four(self.f, floats, byte[1], bounded)

@@ -85,7 +85,7 @@ class ConvScheme(WeightedKernel):
     @cached_property
     def knows_channels(self) -> bool:
         """See `Kernel`: those of one group, in blocks, are sizes where the last block is like the others."""
-        plain = self.op.groups == self.op.gate_parts == 1 and self.packed[1] and not self.in_words
+        plain = self.op.groups == self.op.gate_parts == 1 and self.packed[1]
         blocked = self.ins[0].block > 1 and self.out.block > 1
         return not (plain and blocked) or self.few_outputs is not None
 

@@ -18,7 +18,7 @@ from brickrt.runtime.cache.disk_cache import DiskCache, cache_root, sources_dige
 from brickrt.runtime.cache.parse_json import parse_json
 from brickrt.runtime.cpu.calibrate.measure_apart import measure_apart
 from brickrt.runtime.cpu.calibrate.measured import Measured
-from brickrt.runtime.cpu.calibrate.planned_speeds import pairs, planned
+from brickrt.runtime.cpu.calibrate.planned_speeds import one_a_cycle, pairs, planned
 from brickrt.runtime.environment import MEASURING, measures
 from brickrt.version import VERSION
 
@@ -40,6 +40,7 @@ class Calibration:
             peak_gflops_per_core=found.peak_gflops_per_core,
             bandwidth={**spec.bandwidth, **found.bandwidth},
             core_bandwidth=found.core.bandwidth,
+            one_a_cycle=one_a_cycle(found.core),
             pairs=pairs(found.core),
             task_overhead_us=found.task_overhead_us,
         )

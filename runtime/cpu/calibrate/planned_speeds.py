@@ -58,6 +58,11 @@ def pairs(core: CoreSpeeds) -> bool:
     return core.paired_per_cycle >= PAIRS * VECTORS.of(core.vectors_per_cycle)
 
 
+def one_a_cycle(core: CoreSpeeds) -> bool:
+    """Whether a core multiplies and adds one vector a cycle, or fewer."""
+    return VECTORS.of(core.vectors_per_cycle) <= 1
+
+
 def doubtful(core: CoreSpeeds) -> bool:
     """Whether measuring longer may still change what plans are made with."""
     levels = core.bytes_per_cycle.items()
@@ -76,7 +81,7 @@ def planned(spec: DeviceSpec, core: CoreSpeeds) -> DeviceSpec:
     return replace(
         spec,
         peak_gflops_per_core=2 * spec.lanes * vectors * CLOCK_GHZ,
-        one_a_cycle=vectors <= 1,
+        one_a_cycle=one_a_cycle(core),
         bandwidth=_falling(speeds, spec),
         core_bandwidth={},
         pairs=pairs(core),

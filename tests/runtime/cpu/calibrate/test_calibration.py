@@ -44,7 +44,7 @@ def test_plans_see_classes_and_others_what_was_measured(measuring):
     assert shown.bandwidth == GOOD.bandwidth and shown.core_bandwidth == CORE.bandwidth
 
 
-_CHANGED = ("peak_gflops_per_core", "pairs", "bandwidth", "core_bandwidth", "task_overhead_us")
+_CHANGED = ("peak_gflops_per_core", "one_a_cycle", "pairs", "bandwidth", "core_bandwidth", "task_overhead_us")
 
 
 def test_it_is_measured_once(measuring, tmp_path):
