@@ -19,7 +19,7 @@ from onnx import TensorProto, helper
 from brickrt.graph.builder import ADDRESSABLE
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.check_attributes import MOST_DIMENSIONS, check_attributes
-from brickrt.graph.onnx_import.protobuf import standard_domain
+from brickrt.graph.onnx_import.protobuf import bodies, standard_domain
 from brickrt.graph.room import require_bytes
 from brickrt.graph.time_budget import check_time
 from brickrt.ops.types import TensorType
@@ -197,6 +197,5 @@ def _calls(nodes: Iterable[onnx.NodeProto]) -> Iterator[tuple[tuple[str, str, st
     """What the nodes, also those of sub-graphs, call, and how many nodes each counts as itself."""
     for node in nodes:
         yield (standard_domain(node.domain), node.op_type, node.overload), 1 + node.ByteSize() // NODE_BYTES
-        for attribute in node.attribute:
-            for graph in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _calls(graph.node)
+        for graph in bodies(node):
+            yield from _calls(graph.node)

@@ -11,7 +11,7 @@ from onnx import checker, defs
 import brickrt.graph.contrib  # noqa: F401  (registers the definitions)
 from brickrt.graph.contrib.body import CONTRIB, contributed
 from brickrt.graph.errors import ModelError
-from brickrt.graph.onnx_import.protobuf import standard_domain
+from brickrt.graph.onnx_import.protobuf import bodies, standard_domain
 
 OLDEST_OPSET = 6
 DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview.training", "ai.onnx.preview")
@@ -89,12 +89,11 @@ def _check_node(node: onnx.NodeProto, opsets: dict[str, int], label: str) -> Non
 
 
 def _all_nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
-    """The nodes of a graph and of all its subgraphs."""
+    """The nodes of a graph and of all bodies inside."""
     for node in graph.node:
         yield node
-        for attribute in node.attribute:
-            for sub in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
-                yield from _all_nodes(sub)
+        for sub in bodies(node):
+            yield from _all_nodes(sub)
 
 
 @cache

@@ -25,6 +25,11 @@ def standard_domain(domain: str) -> str:
     return "" if domain == "ai.onnx" else domain
 
 
+def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
+    """The bodies of a node."""
+    return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
+
+
 def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
     """The type and shape that a model declares for a tensor."""
     if not value.type.HasField("tensor_type"):

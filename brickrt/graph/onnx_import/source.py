@@ -21,6 +21,7 @@ from brickrt.graph.onnx_import.check_model import check_graph, check_header
 from brickrt.graph.onnx_import.converter import INLINE, converted
 from brickrt.graph.onnx_import.element_types import element_types
 from brickrt.graph.onnx_import.external_data import bytes_beside, embed_external_data
+from brickrt.graph.onnx_import.node_order import sort_nodes
 from brickrt.graph.onnx_import.protobuf import graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
@@ -86,6 +87,7 @@ def load(model: Model) -> SourceGraph:
 
 def _imported(proto: onnx.ModelProto, folder: Path | None, label: str, stored: int, in_files: bool) -> SourceGraph:
     """The imported model, some of whose tensors may be `in_files` of the folder."""
+    sort_nodes(proto.graph)
     proto = upgraded(proto, check_header(proto, label), label)
     try:
         if in_files:

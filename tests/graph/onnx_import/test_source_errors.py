@@ -56,7 +56,7 @@ def in_a_branch() -> onnx.ModelProto:
         (model([node("Rellu", "x", "y", name="r")], X), ["Rellu", "'r'", "opset 17"]),
         (model([node("Gelu", "x", "y")], X), ["Gelu", "opset 17"]),
         (in_a_branch(), ["Nope"]),
-        (model([node("Relu", "a", "y"), node("Relu", "x", "a")], X), ["invalid model"]),
+        (model([node("Relu", "a", "y"), node("Relu", "y", "a")], X), ["invalid model"]),
         (model([node("Relu", "nobody", "y")], X), ["invalid model", "nobody"]),
         (model([node("Relu", "x", "y"), node("Relu", "x", "y")], X), ["invalid model"]),
     ],
