@@ -39,8 +39,10 @@ HELD = 1.25  # of L2: what a group of transformed tiles may take, of all residue
 PACED_READ = 0.75  # of the time in which kernels read else: weights that are asked for at an even pace
 PACED_SHOWN = 0.2  # as HIDDEN, for these
 PACED_KEPT, PACED_KEPT_READ = 1 / 16, 0.3  # share of L3 whose constants stay there whatever others do; the same of them
-SHARED_RAW = 1.5  # of the time that weights that are transformed beside the products are modelled with, where others
-# are asked for at an even pace
+SHARED_RAW = 1.5  # of the time that layers are modelled with whose weights are transformed beside the products, where
+# others are asked for at an even pace
+PACED_RAW = 1.25  # the same by vectors of 16 lanes, of all but these transforms
+PACED_RAW_WEIGHT = 9.5  # as RAW_WEIGHT, there
 PACED_NEAR = 0.5  # times as fast as L2 is read there: transformed tiles that it holds
 PACED_SPILL = 3.5  # times as fast as kernels read below L2 there: transformed tiles that L2 does not hold
 WINOGRAD_PAIRS = 1.04  # times as long as their multiply-adds take else: products of Winograd's with paired channels

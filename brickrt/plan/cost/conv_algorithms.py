@@ -49,7 +49,7 @@ from brickrt.plan.cost.tile_products import (
     tile_weight_growth,
     tiles_us,
 )
-from brickrt.plan.cost.winograd_times import CoreShare, live_taps, winograd_us
+from brickrt.plan.cost.winograd_times import CoreShare, live_taps, transforms_us, winograd_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
 DIRECT = "direct"
@@ -143,7 +143,9 @@ def added_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
     return int(weights.nbytes * (growth - 1) if algorithm == TILES else F32_BYTES * weights.size * growth)
 
 
-def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int, constants: int) -> CoreShare:
+def core_share(
+    graph: Graph, node: Node, device: DeviceSpec, algorithm: str, boxes: int, pieces: int, constants: int
+) -> CoreShare:
     """What a core computes of a convolution by one of Winograd's algorithms."""
     if not keeps_weights(algorithm):
         return CoreShare(boxes, pieces, constants, paired=pairs(algorithm), tiled=tiled(algorithm))
@@ -151,8 +153,19 @@ def core_share(graph: Graph, node: Node, algorithm: str, boxes: int, pieces: int
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
     paired, integers = pairs(algorithm), algorithm == INTEGER_WINOGRAD
-    once = paired or (not integers and transforms_once(int(F32_BYTES * weights.size * axes.growth)))
+    nbytes = int(F32_BYTES * weights.size * axes.growth)
+    once = paired or (not integers and transforms_once(nbytes, device.paces_weights))
     return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired, integers=integers)
+
+
+def remade_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> float:
+    """Modelled microseconds in which a core transforms all weights of a convolution once more, where a float kernel
+    does so while it runs; 0 where they are stored transformed."""
+    if not keeps_weights(algorithm) or algorithm == INTEGER_WINOGRAD or not isinstance(node.op, Conv):
+        return 0.0
+    axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
+    share = core_share(graph, node, device, algorithm, 1, 1, 0)
+    return transforms_us(axes, graph.ins(node)[0].shape[1], graph.out(node).shape[1], device, share)
 
 
 def keeps_algorithm(node: Node, algorithm: str) -> bool:
@@ -200,7 +213,7 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     if algorithm in (None, DIRECT):
         return _direct_us(graph, node, device, constants, products_at_a_time(graph.ins(node)[0].dtype, device))
     axes = known_axes(op, x[2:], EDGES[str(algorithm)])
-    return winograd_us(axes, x[1], out, device, core_share(graph, node, str(algorithm), 1, 1, constants))
+    return winograd_us(axes, x[1], out, device, core_share(graph, node, device, str(algorithm), 1, 1, constants))
 
 
 def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_a_time: int) -> float:
@@ -261,18 +274,21 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     whole = device.tiles and max(op.strides) == 1 and {each.dtype for each in graph.ins(node)[:2]} == {FLOAT32}
     names = [name for name in names if (wide or not pairs(name)) and (whole or not tiled(name))]
     if kernel.dtype == FLOAT16:
-        return [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, name)]
+        return (
+            [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, device, name)]
+        )
     stored = strided or device.paces_weights  # there, weights that are transformed meanwhile are never the fastest
     names = [name for name in names if not (keeps_weights(name) and (stored or pairs(name)))]
     return [name for name in names if not (strided and pairs(name))]
 
 
-def _has_room(graph: Graph, node: Node, algorithm: str) -> bool:
+def _has_room(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> bool:
     """Whether a worker has room for what an algorithm must have of all weights at once."""
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
-    return not pairs(algorithm) or transforms_once(int(F32_BYTES * weights.size * axes.growth))
+    nbytes = int(F32_BYTES * weights.size * axes.growth)
+    return not pairs(algorithm) or transforms_once(nbytes, device.paces_weights)
 
 
 def _faster(

@@ -22,7 +22,14 @@ from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
-from brickrt.plan.cost.conv_algorithms import constant_bytes, keeps_algorithm, layer_us, tile_outputs, weight_growth
+from brickrt.plan.cost.conv_algorithms import (
+    constant_bytes,
+    keeps_algorithm,
+    layer_us,
+    remade_us,
+    tile_outputs,
+    weight_growth,
+)
 from brickrt.plan.cost.roofline import Amount, larger, overlapped_us
 from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
 from brickrt.plan.cost.tile_times import TileTimes
@@ -84,6 +91,7 @@ class CostModel:
         self.structures = Structures(graph, layouts)
         self._alone_us: dict[int, float] = {}  # of nodes that were asked for
         self._saved_known: dict[tuple[int, str], float] = {}  # by the kind of node
+        self._remade_known: dict[tuple[int, str], float] = {}  # the same
         self.counted: dict[Hashable, Any] = {}  # of subgraphs in bricks that were asked for (merging/propose_merges.py)
         self.tile_times: dict[Hashable, TileTimes] = {}  # those of boxes that were asked for (merging/fused_bricks.py)
 
@@ -263,7 +271,24 @@ class CostModel:
         """Arithmetic of node `k` on one core when every brick computes all that it needs."""
         output = self.graph.nodes[k].output
         once = self.node_costs[k].core_us * trials.elements[output] / max(1, self.graph.types[output].size)
-        return once * self._tiled(k, trials, trials.rows)
+        return once * self._tiled(k, trials, trials.rows) + self._remade_us(k, trials)
+
+    def _remade_us(self, k: int, trials: BrickTrials) -> np.ndarray | float:
+        """Time in which one core transforms the weights of node `k` again for each band of the bricks but the first,
+        where its kernel does that: those of the output's channels in a brick of its own."""
+        node, name = self.graph.nodes[k], self.algorithms.get(k)
+        if name is None or self.device.kind != "cpu":
+            return 0.0
+        kind = self.structures.kinds[k], name
+        if kind not in self._remade_known:
+            self._remade_known[kind] = remade_us(self.graph, node, self.device, name)
+        us = self._remade_known[kind]
+        if not us:
+            return 0.0
+        shape = self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape
+        bands = trials.bands * brick_counts(shape, trials.bricks)
+        own = np.array([brick[1] / shape[1] for brick in trials.bricks]) if k == trials.nodes[-1] else 1.0
+        return us * np.maximum(0.0, bands * own - 1)
 
     def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray | float:
         """How many times slower node `k` is because so many rows of the output do not fill a Winograd kernel's tiles,

@@ -19,6 +19,8 @@ from brickrt.plan.cost.constants import (
     PACED_KEPT,
     PACED_KEPT_READ,
     PACED_NEAR,
+    PACED_RAW,
+    PACED_RAW_WEIGHT,
     PACED_READ,
     PACED_SHOWN,
     PACED_SPILL,
@@ -84,10 +86,8 @@ def winograd_us(
     register_tiles = axes.register_tiles(box[0], sides, t) * depth * _taps_per_output(swept)
     sweeps = share.boxes * -(-tiles // grouped) * -(-depth // run)
     arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
-    if share.raw_bytes:
-        made = share.boxes if share.once else sweeps
-        each = PAIRED_RAW_WEIGHT if share.paired else RAW_WEIGHT
-        arithmetic += compute_us(made * each * axes.planes * panel / 4 / device.lanes, device, 1.0)
+    made = _made_us(axes, panel, device, share) * (share.boxes if share.once else sweeps)
+    apart, arithmetic = (made, arithmetic) if device.paces_weights else (0.0, arithmetic + made)
     group = grouped * axes.planes * device.lanes * 4  # bytes of a block of channels
     weights = _Weights.of(axes, panel, group * run * (blocks_in + blocks), device, share)
     planes_in = smaller(swept.extent, (depth - 1) * swept.stride + swept.reach)
@@ -102,7 +102,21 @@ def winograd_us(
         transforms += PACED_READ * read_us(smaller(read, image), image, device)
     us = weights.beside_us(arithmetic, sweeps, device, share) + share.boxes * transforms
     slow = device.shares_chunks and share.raw_bytes and not share.integers  # whose direct products are slow as well
-    return us * SHARED_RAW if slow else us
+    return us * (1.0 if not slow else PACED_RAW if device.paces_weights else SHARED_RAW) + apart
+
+
+def transforms_us(axes: Axes, channels: int, outputs: int, device: DeviceSpec, share: CoreShare) -> float:
+    """Microseconds in which a core transforms the weights of all channels once, 0 where they are stored so."""
+    return float(_made_us(axes, channels * -(-outputs // device.lanes) * device.lanes * 4, device, share))
+
+
+def _made_us(axes: Axes, panel: Amount, device: DeviceSpec, share: CoreShare) -> Amount:
+    """Microseconds in which a core transforms weights once, whose planes have panels of so many bytes."""
+    if not share.raw_bytes:
+        return 0.0
+    alone = PACED_RAW_WEIGHT if device.paces_weights and not share.integers else RAW_WEIGHT
+    each = PAIRED_RAW_WEIGHT if share.paired else alone
+    return compute_us(each * axes.planes * panel / 4 / device.lanes, device, 1.0)
 
 
 def _sizes(

@@ -44,7 +44,7 @@ def _busiest_us(cost: CostModel, k: int, axes: Axes, bricks: np.ndarray, counts:
     pieces = np.minimum(rounds, -(-counts[:, 1] // device.cores))  # cores have channels of their own, while there are
     shorter, last = _shorter(axes, graph.out(node).shape, bricks, counts, device.cores)
     both = np.concatenate([np.arange(len(bricks)), shorter])
-    share = core_share(graph, node, cost.algorithms[k], rounds[both], pieces[both], constants)
+    share = core_share(graph, node, device, cost.algorithms[k], rounds[both], pieces[both], constants)
     times = winograd_us(axes, graph.ins(node)[0].shape[1], np.concatenate([bricks, last]).T, device, share)
     us = times[: len(bricks)]
     us[shorter] += (times[len(bricks) :] - us[shorter]) / rounds[shorter]

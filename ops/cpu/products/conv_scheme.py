@@ -25,7 +25,7 @@ from brickrt.ops.cpu.products.conv_geometry import POINT, chunk_channels, is_poi
 from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, power_of_two
 from brickrt.ops.cpu.products.register_tile import LINE
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
-from brickrt.ops.cpu.products.rows.pace import chunk_steps, share_chunks
+from brickrt.ops.cpu.products.rows.pace import COPIED_TILES, chunk_steps, share_chunks
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import WORD, in_words, multiplies_integers, multiplies_pairs, word_elements
 from brickrt.ops.cpu.weighted_kernel import WeightedKernel
@@ -40,7 +40,6 @@ LEAST, MOST = 16, 64
 for more it costs as much as it saves, as it does for more than the first number where finishing is short."""
 ANY_ROW = (0, 0, 0, 0)
 """In place of `RowWindow.shape_class`, where code does not depend on it."""
-COPIED_TILES = 4  # tiles of pixels from which on weights are widened, or packed, once for all
 FLOAT16 = np.dtype(np.float16)
 
 

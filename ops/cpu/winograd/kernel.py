@@ -103,11 +103,11 @@ class WinogradMaker:
         align = common_cut(boxes, 1, out.shape[1], isa.lanes)
         blocks = -(-boxes.hi[:, 1] // isa.lanes) - boxes.lo[:, 1] // isa.lanes
         most = (int(each.max(initial=1)) for each in (boxes.extents[:, 0] * tiles[0] * tiles[1], depth, blocks))
-        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most, self.transformed(axes, ins[0], out))]
+        return np.zeros(len(boxes), np.int64), [(self.edge, align, *most, self.transformed(axes, ins[0], out, isa))]
 
-    def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
+    def transformed(self, axes: Axes, x: Operand, out: Operand, isa: Isa) -> int:
         """Where weights are transformed."""
         if self.paired:
             return PAIRED_ONCE if self.raw else PAIRED
         nbytes = 4 * x.shape[1] * out.shape[1] * axes.planes * axes.swept.r
-        return STORED if not self.raw else ONCE if transforms_once(nbytes) else ANEW
+        return STORED if not self.raw else ONCE if transforms_once(nbytes, isa.paces_weights) else ANEW

@@ -46,9 +46,10 @@ def most_blocks(registers: int) -> int:
     return MOST_BLOCKS if registers > FEW_REGISTERS else 2 * MOST_BLOCKS
 
 
-def transforms_once(weight_bytes: int) -> bool:
-    """Whether a kernel that transforms weights while it runs does so once for a box, not for each group of tiles."""
-    return weight_bytes <= WHOLE
+def transforms_once(weight_bytes: int, paced: bool) -> bool:
+    """Whether a kernel that transforms weights while it runs does so once for a box, not for each group of tiles. On
+    processors that ask for weights at an even pace, caches that cores share are too slow to keep them."""
+    return weight_bytes <= (NEAR if paced else WHOLE)
 
 
 def choose_sizes(

@@ -18,9 +18,11 @@ from brickrt.plan.cost.conv_algorithms import (
     core_share,
     keeps_weights,
     possible_algorithms,
+    remade_us,
     tile_outputs,
     weight_growth,
 )
+from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from tests.support.graphs.plan_graphs import Sketch
@@ -199,14 +201,14 @@ def test_weights_of_two_bytes_are_transformed_while_they_run_or_not_at_all():
     name = str(chosen(deep, SMALL_CACHE))
     halved = conv_us(deep, deep.nodes[0], SMALL_CACHE, name, 10**9)
     assert halved <= conv_us(layer(256, (14, 14), (3, 3)), deep.nodes[0], SMALL_CACHE, name, 10**9)
-    assert core_share(deep, deep.nodes[0], name, 1, 1, 0).raw_bytes == 2
-    assert core_share(deep, deep.nodes[0], "direct", 1, 1, 0).raw_bytes == 0
+    assert core_share(deep, deep.nodes[0], SERVER, name, 1, 1, 0).raw_bytes == 2
+    assert core_share(deep, deep.nodes[0], SERVER, "direct", 1, 1, 0).raw_bytes == 0
 
 
 def test_few_weights_are_transformed_once_for_each_box():
     """That takes many tiles little longer than weights that are stored so."""
     few, many = narrow(layer(64, (128, 128), (3, 3))), narrow(layer(512, (128, 128), (3, 3)))
-    shares = [core_share(g, g.nodes[0], "winograd4-raw", 1, 1, 0) for g in (few, many)]
+    shares = [core_share(g, g.nodes[0], SERVER, "winograd4-raw", 1, 1, 0) for g in (few, many)]
     assert [share.once for share in shares] == [True, False]
     made = conv_us(few, few.nodes[0], SERVER, "winograd4-raw")
     stored = layer(64, (128, 128), (3, 3))
@@ -228,6 +230,29 @@ def test_channels_are_paired_with_weights_of_two_bytes():
     assert chosen(few, SERVER) == "winograd4-raw" == chosen(large, paired)
     assert chosen(small, paired) != "winograd4-paired-raw"
     assert chosen(layer(128, (64, 64), (3, 3)), paired) == "winograd4-paired"
-    assert core_share(few, few.nodes[0], "winograd4-paired-raw", 1, 1, 0).paired
+    assert core_share(few, few.nodes[0], SERVER, "winograd4-paired-raw", 1, 1, 0).paired
     made, stored = (conv_us(few, few.nodes[0], paired, f"winograd4-paired{way}") for way in (RAW, ""))
     assert stored < made < conv_us(few, few.nodes[0], paired, "winograd4-raw")
+
+
+def test_bricks_transform_weights_of_their_own_once_more_each():
+    """Those of all their output channels, where kernels do that while they run."""
+    graph, name = narrow(layer(256, (32, 32), (3, 3))), "winograd4-raw"
+    node, bricks = graph.nodes[0], ((1, 256, 32, 32), (1, 256, 4, 32), (1, 64, 4, 32))
+    size, rows = graph.out(node).size * np.ones(3), np.array([brick[2] for brick in bricks])
+    trials = BrickTrials([0], bricks, np.ones(3), rows, {node.output: size}, np.zeros(3))
+    again, each = remade_us(graph, node, SERVER, name), dict[str, np.ndarray]()
+    assert again > 0 == remade_us(graph, node, SERVER, "winograd4")
+    for algorithm in (name, "winograd4"):
+        cost = CostModel(graph, dict.fromkeys(graph.types, "blocked"), SERVER, {0: algorithm})
+        each[algorithm] = cost.recomputed_us(0, trials)
+    np.testing.assert_allclose(each[name] - each[name][0], [0, 7 * again, 7 * again])
+    np.testing.assert_allclose(each["winograd4"], each["winograd4"][0])
+
+
+def test_processors_that_pace_weights_transform_fewer_of_them_at_once():
+    """Those of a layer of 128 channels are more than their own cache holds."""
+    layers = narrow(layer(64, (128, 128), (3, 3))), narrow(layer(128, (128, 128), (3, 3)))
+    for paced, once in ((False, [True, True]), (True, [True, False])):
+        device = dataclasses.replace(SERVER, paces_weights=paced)
+        assert [core_share(g, g.nodes[0], device, "winograd4-raw", 1, 1, 0).once for g in layers] == once

@@ -61,7 +61,7 @@ def test_parts_take_half_as_much_again():
     op, weights = graph.nodes[0].op, graph.types[graph.nodes[0].inputs[1]]
     assert weight_growth(op, NAME) == pytest.approx(1.5 * weight_growth(op, "winograd4")) == 6
     assert added_bytes(op, NAME, weights) == 6 * weights.nbytes
-    assert core_share(graph, graph.nodes[0], NAME, 1, 1, 0).tiled
+    assert core_share(graph, graph.nodes[0], DEVICE, NAME, 1, 1, 0).tiled
 
 
 def test_weights_that_come_from_afar_take_their_time():

@@ -47,6 +47,11 @@ class BlockMatMulKernel(MatMulKernel):
         """See `MatMulKernel`: never."""
         return False
 
+    @cached_property
+    def widens(self) -> bool:
+        """See `MatMulKernel`: they are no floats."""
+        return False
+
     @property
     def workspace(self) -> int:
         """A tile of columns, in float32."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ class MatMulBody:
         self.bias = f.pointer(1 + kernel.op.factors) if kernel.op.bias else None
         self.dot = word_dot(f, kernel.isa, kernel.integer, kernel.pairs_bytes) if kernel.in_words else None
         work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
+        self.widened = work if kernel.widens else None
         self.pairs = PixelPairs(f, self.dot, work) if isinstance(self.dot, PairedByteDot) else None
         self.epilogue = kernel.epilogue.bind(f)
         self.chunk: Index = 0
@@ -81,11 +83,25 @@ class MatMulBody:
         f, shared = self.f, self.k.shares_chunks
         with f.loop(0, self.k.chunks if shared else 1) as chunk:
             self.chunk = chunk if shared else self.chunk
+            if self.widened is not None:
+                self.widen(batch, tile, blocks)
             for i, run in enumerate(runs):
                 with f.loop(0, run.repeat) as r:
                     start, _ = tile_place(f, run, row, 0, r)
                     self.number = self.pace.number(i, r) if self.pace else 0
                     self.tile(batch, start, run.tile.count, tile, blocks, masked)
+
+    def widen(self, batch: list[Index], tile: Index, blocks: int) -> None:
+        """Writes the weights of a tile and a chunk to the workspace, in float32."""
+        f, k = self.f, self.k
+        assert self.widened is not None
+        width, start = k.tile[0] * k.lanes, f.mul(self.chunk, k.chunk_depth)
+        stream = f.address(self.stream(batch, tile), f.mul(start, width), k.weight_type)
+        steps = f.minimum(k.chunk_depth, f.sub(k.depth, start)) if k.chunks > 1 else k.depth
+        with f.loop(0, steps) as c:
+            for j in range(blocks):
+                at = f.add(f.mul(c, width), j * k.lanes)
+                f.store(f.load(stream, at, k.weight_type, k.lanes), self.widened, at, k.sums, k.lanes)
 
     def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:
         """One mask per block of columns: unless boxes are ragged, only the matrix's last one may be partial."""
@@ -121,9 +137,7 @@ class MatMulBody:
             self.epilogue.prefetch(self.out, index)
         rows = f.address(self.a, start, a.dtype)
         if k.chunks == 1:
-            if self.pace and isinstance(weight, PackedStream):
-                weight = self.pace.part_of(weight, 0, self.number, k.depth)
-            self.multiply(acc, rows, offsets, weight)
+            self.multiply(acc, rows, offsets, self.part_of(weight, 0, k.depth))
             self.finish(acc, places, masks)
         else:
             self.add_part(acc, places, masks, rows, offsets, weight)
@@ -144,15 +158,24 @@ class MatMulBody:
                 acc.put(j, t, f.load(self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j]))
         depth: Any = f.minimum(k.chunk_depth, f.sub(k.depth, start))  # a number that the code computes
         part = f.address(rows, f.mul(start, k.a.strides[-1]), k.a.dtype)
-        shared: LoadWeight | None = None
-        if self.pace and isinstance(weight, PackedStream):
-            shared = self.pace.part_of(weight, start, self.number, k.chunk_depth)
-        acc.multiply_add(part, offsets, k.a.strides[-1], depth, shared or (lambda c, j: weight(f.add(start, c), j)))
+        acc.multiply_add(part, offsets, k.a.strides[-1], depth, self.part_of(weight, start, k.chunk_depth))
         with f.when(last):
             self.finish(acc, places, masks)
         with f.when(f.b.not_(last)):
             for j, t, index in places:
                 f.store(acc.value(j, t), self.out, f.dot(index, k.out.strides), k.out.dtype, k.lanes, masks[j])
+
+    def part_of(self, weight: LoadWeight, start: Index, steps: Index) -> LoadWeight:
+        """What loads the weights of a chunk that begins with element `start` of K."""
+        f = self.f
+        if self.pace and isinstance(weight, PackedStream):
+            weight = self.pace.part_of(weight, start, self.number, steps)
+        elif self.k.chunks > 1:
+            return lambda c, j: weight(f.add(start, c), j)
+        if self.widened is None:
+            return weight
+        assert isinstance(weight, PackedStream)
+        return replace(weight, base=self.widened, dtype=self.k.sums, follows=False)
 
     def finish(self, acc: Accumulators, places: Places, masks: Masks) -> None:
         """Stores the sums with the epilogue applied."""
@@ -186,15 +209,19 @@ class MatMulBody:
             for j, mask in enumerate(masks)
         ]
 
+    def stream(self, batch: list[Index], tile: Index) -> ir.Value:
+        """Where the packed columns of a tile begin."""
+        f, k = self.f, self.k
+        before = f.mul(tile, k.tile[0] * k.lanes * k.depth)
+        return f.address(self.b, f.add(f.dot(batch, k.batch_strides(1)), before), k.weight_type)
+
     def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]) -> LoadWeight:
         """The function that loads `b` at an element of K, for a block of the tile's columns."""
         f, k = self.f, self.k
-        start = f.dot(batch, k.batch_strides(1))
         if k.packed[1]:
-            width = k.tile[0] * k.lanes
-            base = f.address(self.b, f.add(start, f.mul(tile, width * k.depth)), k.weight_type)
-            return PackedStream(f, base, k.tile[0], k.depth, k.weight_type, k.lanes, follows=True)
+            return PackedStream(f, self.stream(batch, tile), k.tile[0], k.depth, k.weight_type, k.lanes, follows=True)
         (depth_stride, column_stride), dtype = k.ins[1].strides[-2:], k.ins[1].dtype
+        start = f.dot(batch, k.batch_strides(1))
         base = f.address(self.b, f.add(start, f.mul(column, column_stride)), dtype)
         assert column_stride == 1
 

@@ -21,7 +21,7 @@ from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.products.row_tiles import WIDEST, choose_tile, common_cut
-from brickrt.ops.cpu.products.rows.pace import even_steps, share_chunks
+from brickrt.ops.cpu.products.rows.pace import COPIED_TILES, even_steps, share_chunks
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import (
     WORD,
@@ -34,6 +34,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes, OpenNumber
 
+FLOAT16, WIDENED = np.dtype(np.float16), np.dtype(np.float32)
 MOST_FEATURES = 128
 SET_BYTES, WAYS = 4096, 8  # so far apart, rows of `a` share a set of L1, which holds so many of their lines
 DEPTH, LONG_DEPTH = 512, 4096
@@ -45,7 +46,7 @@ MOST_POINTERS = 10
 @dataclass(frozen=True)
 class MatMulScheme(Kernel):
     """`shape_class` is (align, rows, ragged): `align` as in `choose_tile`, `rows` the rows of a box; `ragged` where
-    columns are cut inside blocks of lanes. `decided` are `tile` and `shares_chunks`."""
+    columns are cut inside blocks of lanes. `decided` are `tile`, `shares_chunks` and `widens`."""
 
     op: MatMul
 
@@ -71,7 +72,7 @@ class MatMulScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return self.tile, self.shares_chunks
+        return self.tile, self.shares_chunks, self.widens
 
     @classmethod
     def classify(
@@ -132,7 +133,11 @@ class MatMulScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """What the pairs of all rows sum to."""
+        """What the pairs of all rows sum to, or the weights of a tile and a chunk, widened."""
+        if self.widens:
+            return (
+                (self.chunk_depth if self.shares_chunks else self.depth) * self.tile[0] * self.lanes * WIDENED.itemsize
+            )
         return self.out.shape[-2] * self.sums.itemsize * self.pairs_bytes
 
     @property
@@ -167,7 +172,7 @@ class MatMulScheme(Kernel):
     @property
     def chunk_depth(self) -> int:
         """Elements of K of a chunk."""
-        step = self.tile[0] * self.lanes * self.weight_type.itemsize
+        step = self.tile[0] * self.lanes * (WIDENED if self.widens else self.weight_type).itemsize
         return even_steps(self.depth, step) if self.shares_chunks else DEPTH
 
     @cached_property
@@ -177,6 +182,14 @@ class MatMulScheme(Kernel):
             return self.decided[1]
         plain = self.keeps_sums and self.packed[1] and self.op.factors == 2
         return plain and share_chunks(self.isa, self.tile, self.out.shape[-2], self.depth)
+
+    @cached_property
+    def widens(self) -> bool:
+        """Whether float16 weights of a tile are widened once for all rows of a box: see `ConvScheme.widens`."""
+        if self.decided:
+            return self.decided[2]
+        plain = self.packed[1] and self.op.factors == 2 and self.weight_type == FLOAT16 and self.sums == WIDENED
+        return bool(plain and self.isa.paces_weights and -(-self.shape_class[1] // self.tile[1]) >= COPIED_TILES)
 
     @cached_property
     def epilogue(self) -> Epilogue:

@@ -23,6 +23,7 @@ CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
 EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles read lie side by side
 AHEAD = 4  # chunks between the one in use and the one asked for
 FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
+COPIED_TILES = 4  # tiles of pixels from which on weights are widened, or packed, once for all
 LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
 
 

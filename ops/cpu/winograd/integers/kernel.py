@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.winograd.axes import Axes
 from brickrt.ops.cpu.winograd.frame import WinogradFrame
@@ -34,6 +35,6 @@ class IntegerWinogradMaker(WinogradMaker):
 
     made: ClassVar[type[WinogradKernel]] = IntegerWinogradKernel
 
-    def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
+    def transformed(self, axes: Axes, x: Operand, out: Operand, isa: Isa) -> int:
         """See `WinogradMaker`."""
         return INTEGERS

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.winograd.axes import Axes
 from brickrt.ops.cpu.winograd.frame import WinogradFrame
@@ -38,6 +39,6 @@ class TiledWinogradMaker(WinogradMaker):
 
     made: ClassVar[type[WinogradKernel]] = TiledWinogradKernel
 
-    def transformed(self, axes: Axes, x: Operand, out: Operand) -> int:
+    def transformed(self, axes: Axes, x: Operand, out: Operand, isa: Isa) -> int:
         """See `WinogradMaker`."""
         return TILED

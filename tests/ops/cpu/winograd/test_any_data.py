@@ -79,7 +79,7 @@ def test_an_outlier_where_weights_are_as_they_are(kind, dtype, monkeypatch):
     shape, kernel, dilations, pads, pads_end, edge = KINDS[kind]
     given = arrays(*shape, kernel=kernel)
     given[1] = given[1].astype(dtype)
-    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda _: dtype == np.float16)
+    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda *_: dtype == np.float16)
     op = conv(pads, pads_end, kernel=kernel, dilations=dilations)
     for value, place in zip(VALUES, places(given[0].shape, len(VALUES)), strict=True):
         check_outlier(op, given, edge, HOST, value, place, raw=True)

@@ -169,7 +169,7 @@ RAW = ("3d", "3d-one-voxel", "3d-deep", "3d-3x1x1", "2d-d2", "2d-5x5-odd", "2d-1
 @pytest.fixture(params=[False, True], ids=["anew", "once"])
 def once(request, monkeypatch) -> bool:
     """Whether raw weights are transformed once for all tiles of a box, or anew for each group."""
-    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda _: request.param)
+    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda *_: request.param)
     return request.param
 
 
