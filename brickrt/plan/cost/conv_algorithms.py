@@ -161,7 +161,8 @@ def core_share(
 def remade_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> float:
     """Modelled microseconds in which a core transforms all weights of a convolution once more, where a float kernel
     does so while it runs; 0 where they are stored transformed."""
-    if not keeps_weights(algorithm) or algorithm == INTEGER_WINOGRAD or not isinstance(node.op, Conv):
+    floats = keeps_weights(algorithm) and algorithm in EDGES and algorithm != INTEGER_WINOGRAD
+    if not (floats and isinstance(node.op, Conv)):
         return 0.0
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
     share = core_share(graph, node, device, algorithm, 1, 1, 0)

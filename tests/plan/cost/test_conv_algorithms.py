@@ -242,7 +242,8 @@ def test_bricks_transform_weights_of_their_own_once_more_each():
     size, rows = graph.out(node).size * np.ones(3), np.array([brick[2] for brick in bricks])
     trials = BrickTrials([0], bricks, np.ones(3), rows, {node.output: size}, np.zeros(3))
     again, each = remade_us(graph, node, SERVER, name), dict[str, np.ndarray]()
-    assert again > 0 == remade_us(graph, node, SERVER, "winograd4")
+    for other in ("winograd4", INTEGER_WINOGRAD, "strassen2-raw", "direct"):
+        assert again > 0 == remade_us(graph, node, SERVER, other)
     for algorithm in (name, "winograd4"):
         cost = CostModel(graph, dict.fromkeys(graph.types, "blocked"), SERVER, {0: algorithm})
         each[algorithm] = cost.recomputed_us(0, trials)
