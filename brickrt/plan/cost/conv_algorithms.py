@@ -275,9 +275,8 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     whole = device.tiles and max(op.strides) == 1 and {each.dtype for each in graph.ins(node)[:2]} == {FLOAT32}
     names = [name for name in names if (wide or not pairs(name)) and (whole or not tiled(name))]
     if kernel.dtype == FLOAT16:
-        return (
-            [] if strided else [name for name in names if keeps_weights(name) and _has_room(graph, node, device, name)]
-        )
+        fitting = [name for name in names if keeps_weights(name) and _has_room(graph, node, device, name)]
+        return [] if strided else fitting
     stored = strided or device.paces_weights  # there, weights that are transformed meanwhile are never the fastest
     names = [name for name in names if not (keeps_weights(name) and (stored or pairs(name)))]
     return [name for name in names if not (strided and pairs(name))]

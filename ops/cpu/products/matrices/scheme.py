@@ -135,9 +135,8 @@ class MatMulScheme(Kernel):
     def workspace(self) -> int:
         """What the pairs of all rows sum to, or the weights of a tile and a chunk, widened."""
         if self.widens:
-            return (
-                (self.chunk_depth if self.shares_chunks else self.depth) * self.tile[0] * self.lanes * WIDENED.itemsize
-            )
+            steps = self.chunk_depth if self.shares_chunks else self.depth
+            return steps * self.tile[0] * self.lanes * WIDENED.itemsize
         return self.out.shape[-2] * self.sums.itemsize * self.pairs_bytes
 
     @property
