@@ -15,6 +15,7 @@ from brickrt.graph.errors import BrickError, Interrupted, described
 from brickrt.graph.host.quick import quick_outputs
 from brickrt.graph.host.work import memory_of
 from brickrt.graph.onnx_import.element_types import element_type
+from brickrt.graph.onnx_import.protobuf import outer_names
 from brickrt.graph.room import own_bytes
 
 if TYPE_CHECKING:
@@ -82,18 +83,6 @@ def captured(node: OnnxNode) -> tuple[str, ...]:
 def subgraphs(node: OnnxNode) -> tuple[onnx.GraphProto, ...]:
     """The graphs among the attributes of a node, such as the branches of an If."""
     return tuple(value for value in node.attrs.values() if isinstance(value, onnx.GraphProto))
-
-
-def outer_names(graph: onnx.GraphProto) -> list[str]:
-    """Names of tensors that a subgraph reads but does not define."""
-    defined = {v.name for v in (*graph.input, *graph.initializer)} | {s.values.name for s in graph.sparse_initializer}
-    needed: list[str] = []
-    for node in graph.node:
-        inner = [name for a in node.attribute if a.HasField("g") for name in outer_names(a.g)]
-        needed += [name for name in (*node.input, *inner) if name and name not in defined]
-        defined.update(node.output)
-    needed += [v.name for v in graph.output if v.name not in defined]
-    return list(dict.fromkeys(needed))
 
 
 def deterministic(node: OnnxNode) -> bool:

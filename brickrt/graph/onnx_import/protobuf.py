@@ -30,6 +30,18 @@ def bodies(node: onnx.NodeProto) -> list[onnx.GraphProto]:
     return [g for a in node.attribute for g in (*([a.g] if a.HasField("g") else []), *a.graphs)]
 
 
+def outer_names(graph: onnx.GraphProto) -> list[str]:
+    """Names of tensors that a subgraph reads but does not define."""
+    defined = {v.name for v in (*graph.input, *graph.initializer)} | {s.values.name for s in graph.sparse_initializer}
+    needed: list[str] = []
+    for node in graph.node:
+        inner = [name for body in bodies(node) for name in outer_names(body)]
+        needed += [name for name in (*node.input, *inner) if name and name not in defined]
+        defined.update(node.output)
+    needed += [v.name for v in graph.output if v.name not in defined]
+    return list(dict.fromkeys(needed))
+
+
 def tensor_info(value: onnx.ValueInfoProto) -> TensorInfo:
     """The type and shape that a model declares for a tensor."""
     if not value.type.HasField("tensor_type"):

@@ -22,7 +22,7 @@ from brickrt.graph.onnx_import.converter import INLINE, converted
 from brickrt.graph.onnx_import.element_types import element_types
 from brickrt.graph.onnx_import.external_data import bytes_beside, embed_external_data
 from brickrt.graph.onnx_import.node_order import sort_nodes
-from brickrt.graph.onnx_import.protobuf import graph_parts, initializer_arrays, standard_domain, tensor_info
+from brickrt.graph.onnx_import.protobuf import bodies, graph_parts, initializer_arrays, standard_domain, tensor_info
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.onnx_import.upgrade_opset import upgraded
 from brickrt.graph.time_budget import preparing
@@ -205,12 +205,12 @@ def _standard_domains(model: onnx.ModelProto) -> None:
         opsets = {standard_domain(o.domain): o.version for o in part.opset_import}
         del part.opset_import[:]
         part.opset_import.extend(helper.make_opsetid(domain, version) for domain, version in opsets.items())
-    bodies = [model.graph.node, *(f.node for f in model.functions)]
-    while bodies:
-        for node in bodies.pop():
+    parts = [model.graph.node, *(f.node for f in model.functions)]
+    while parts:
+        for node in parts.pop():
             node.domain = standard_domain(node.domain)
             if not node.domain and node.op_type in UNDER_STANDARD_NAMES and not defs.has(node.op_type, version):
                 node.domain = CONTRIB
             if node.domain == CONTRIB and not any(o.domain == CONTRIB for o in model.opset_import):
                 model.opset_import.append(helper.make_opsetid(CONTRIB, 1))
-            bodies.extend(a.g.node for a in node.attribute if a.HasField("g"))
+            parts.extend(body.node for body in bodies(node))

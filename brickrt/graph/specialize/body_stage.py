@@ -9,8 +9,7 @@ import numpy as np
 import onnx
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.run_host_node import outer_names
-from brickrt.graph.onnx_import.protobuf import graph_parts
+from brickrt.graph.onnx_import.protobuf import graph_parts, outer_names
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.specialize.stages import Stage
 

@@ -79,8 +79,8 @@ class _Printer:
             fixed = expr
             return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(fixed, self.lanes))
         if isinstance(expr, OpenConst):
-            open_ = expr
-            return self._shared(("open", expr.place), lambda: self.f.splat(open_.emit(self.f), self.lanes))
+            read = expr
+            return self._shared(("open", expr.place), lambda: self.f.splat(read.emit(self.f), self.lanes))
         if not isinstance(expr, Apply):
             raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
         byte = rounded_byte(expr)
@@ -155,12 +155,13 @@ def extreme(
 ) -> ir.Value:
     """max or min; of floats, NaN where either is. `nodes` may show an operand to be a constant other than NaN."""
     relation = ">" if which == "max" else "<"
-    if is_floating(dtype) and isinstance(nodes[1], Const):
+    if is_floating(dtype) and isinstance(nodes[1], Const | OpenConst):
         x, y, nodes = y, x, (nodes[1], nodes[0])
     # A false comparison gives y, so that a NaN in y comes through; this is one machine instruction.
     result = f.b.select(compare(f, relation, dtype, x, y), x, y)
     known = nodes[0]
-    if not is_floating(dtype) or (isinstance(known, Const) and known.value == known.value):
+    number = isinstance(known, OpenConst) or (isinstance(known, Const) and known.value == known.value)
+    if number or not is_floating(dtype):
         return result
     return f.b.select(f.b.fcmp_unordered("uno", x, x), x, result)
 

@@ -61,11 +61,13 @@ def with_open_constants(op: Any, take: Take) -> Any:
 
 
 class _Opening:
-    """Constants of one operator that were opened: equal ones have one place."""
+    """Constants of one operator that were opened: equal ones have one place. Subtrees that expressions share stay
+    shared, and known by their identity, so each is held."""
 
     def __init__(self, take: Take) -> None:
         self.take = take
         self.found = dict[tuple[float, bool], OpenConst]()
+        self.done = dict[tuple[int, bool], tuple[Expr, Expr]]()
 
     def opened(self, thing: Any) -> Any:
         """A dataclass whose fields are expressions, or tuples of such dataclasses and expressions."""
@@ -80,13 +82,21 @@ class _Opening:
         return replace(thing, **{name: self.opened(value) for name, value in held.items()}) if held else thing
 
     def expression(self, expr: Expr, rounded: bool = False) -> Expr:
-        """An expression, which is `rounded` to an integer or not."""
+        """An expression, which is `rounded` to an integer or not; itself where nothing is opened."""
         if not isinstance(expr, Apply):
             return expr
+        key = id(expr), rounded
+        if key not in self.done:
+            self.done[key] = expr, self.applied(expr, rounded)
+        return self.done[key][1]
+
+    def applied(self, expr: Apply, rounded: bool) -> Apply:
+        """The same of a function's value."""
         args = [self.expression(a, expr.fn == "round") for a in expr.args]
         if len(args) == 2 and expr.dtype == FLOAT32:
             args = [self.argument(expr, k, rounded) or a for k, a in enumerate(args)]
-        return Apply(expr.dtype, expr.fn, tuple(args))
+        same = all(new is old for new, old in zip(args, expr.args, strict=True))
+        return expr if same else Apply(expr.dtype, expr.fn, tuple(args))
 
     def argument(self, expr: Apply, k: int, rounded: bool) -> OpenConst | None:
         """What stands for argument `k` of two, None where that is no constant of quantization."""
@@ -108,7 +118,7 @@ class _Opening:
 
     def integer(self, value: float) -> OpenConst | None:
         """What stands for a zero point, or for the end of a range that is counted from one."""
-        if value in KNOWN or value != int(value) or abs(value) > LARGEST_INTEGER:
+        if value in KNOWN or not value.is_integer() or abs(value) > LARGEST_INTEGER:
             return None
         ends = (0.0, LARGEST_INTEGER) if value > 0 else (-LARGEST_INTEGER, 0.0)
         return self.constant(value, False, int(value), *ends)
@@ -131,7 +141,7 @@ def _may_hold(value: Any) -> bool:
 def is_integral(expr: Expr) -> bool:
     """Whether an expression of float32 is an integer whatever its operands hold: a quantized value."""
     if not isinstance(expr, Apply):
-        return isinstance(expr, Const) and expr.value == expr.value and float(expr.value).is_integer()
+        return isinstance(expr, Const) and float(expr.value).is_integer()
     if expr.fn == "cast":
         source = expr.args[0].dtype
         return not is_floating(source) and source != np.dtype(bool)

@@ -89,6 +89,8 @@ KNOWN = [
     apply("mul", WIDE, const(np.inf, F32)),
     apply("mul", WIDE, const(-0.5, F32)),
     apply("add", WIDE, const(2.5, F32)),
+    apply("min", WIDE, const(np.inf, F32)),
+    apply("add", WIDE, const(np.nan, F32)),
     apply("add", WIDE, const(300, F32)),
     apply("div", const(3, F32), WIDE),
     apply("min", apply("max", WIDE, const(0, F32)), const(255, F32)),
@@ -98,6 +100,17 @@ KNOWN = [
 @pytest.mark.parametrize("expr", KNOWN)
 def test_other_constants_are_known(expr):
     assert opened(expr) == []
+
+
+def test_what_expressions_share_stays_shared():
+    """So a node that many read is emitted once; one without such constants stays the very node."""
+    deep: Expr = dequantized(0, 0.5, 7)
+    for _ in range(60):
+        deep = apply("add", deep, deep)
+    done = with_open_constants(Map(deep), SizeTable().number).expr
+    assert len(distinct(done)) == len(distinct(deep))
+    plain = apply("mul", arg(0, F32), const(0.7, F32))
+    assert with_open_constants(Map(plain), SizeTable().number).expr is plain
 
 
 def test_bounds_are_those_of_all():
