@@ -158,7 +158,7 @@ def core_share(
     return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired, integers=integers)
 
 
-def remade_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> float:
+def weights_again_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> float:
     """Modelled microseconds in which a core transforms all weights of a convolution once more, where a float kernel
     does so while it runs; 0 where they are stored transformed."""
     floats = keeps_weights(algorithm) and algorithm in EDGES and algorithm != INTEGER_WINOGRAD

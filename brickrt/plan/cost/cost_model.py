@@ -26,9 +26,9 @@ from brickrt.plan.cost.conv_algorithms import (
     constant_bytes,
     keeps_algorithm,
     layer_us,
-    remade_us,
     tile_outputs,
     weight_growth,
+    weights_again_us,
 )
 from brickrt.plan.cost.roofline import Amount, larger, overlapped_us
 from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
@@ -91,7 +91,7 @@ class CostModel:
         self.structures = Structures(graph, layouts)
         self._alone_us: dict[int, float] = {}  # of nodes that were asked for
         self._saved_known: dict[tuple[int, str], float] = {}  # by the kind of node
-        self._remade_known: dict[tuple[int, str], float] = {}  # the same
+        self._again_known: dict[tuple[int, str], float] = {}  # the same
         self.counted: dict[Hashable, Any] = {}  # of subgraphs in bricks that were asked for (merging/propose_merges.py)
         self.tile_times: dict[Hashable, TileTimes] = {}  # those of boxes that were asked for (merging/fused_bricks.py)
 
@@ -227,7 +227,10 @@ class CostModel:
         device, ones = self.device, np.ones(len(trials.bricks))
         shape = self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape
         rows = np.array([brick[2] if len(shape) > 2 else 1 for brick in trials.bricks])
-        core_us = [self.node_costs[k].core_us * self._tiled(k, trials, rows) for k in trials.nodes]
+        core_us = [
+            self.node_costs[k].core_us * self._tiled(k, trials, rows) + self._weights_again_us(k, trials, 1.0)
+            for k in trials.nodes
+        ]
         once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trials.elements.items()}
         task_us = len(trials.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
         task_us += HIDDEN * self._constants_again_us(trials.nodes)
@@ -271,24 +274,23 @@ class CostModel:
         """Arithmetic of node `k` on one core when every brick computes all that it needs."""
         output = self.graph.nodes[k].output
         once = self.node_costs[k].core_us * trials.elements[output] / max(1, self.graph.types[output].size)
-        return once * self._tiled(k, trials, trials.rows) + self._remade_us(k, trials)
+        return once * self._tiled(k, trials, trials.rows) + self._weights_again_us(k, trials, trials.bands)
 
-    def _remade_us(self, k: int, trials: BrickTrials) -> np.ndarray | float:
-        """Time in which one core transforms the weights of node `k` again for each band of the bricks but the first,
-        where its kernel does that: those of the output's channels in a brick of its own."""
+    def _weights_again_us(self, k: int, trials: BrickTrials, boxes: np.ndarray | float) -> np.ndarray | float:
+        """Time in which one core transforms the weights of node `k` again for each box of the bricks, which have so
+        many each, but the first; where its kernel does that. A brick needs those of the output's channels it has."""
         node, name = self.graph.nodes[k], self.algorithms.get(k)
-        if name is None or self.device.kind != "cpu":
+        if name is None:
             return 0.0
         kind = self.structures.kinds[k], name
-        if kind not in self._remade_known:
-            self._remade_known[kind] = remade_us(self.graph, node, self.device, name)
-        us = self._remade_known[kind]
+        if kind not in self._again_known:
+            self._again_known[kind] = weights_again_us(self.graph, node, self.device, name)
+        us = self._again_known[kind]
         if not us:
             return 0.0
         shape = self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape
-        bands = trials.bands * brick_counts(shape, trials.bricks)
         own = np.array([brick[1] / shape[1] for brick in trials.bricks]) if k == trials.nodes[-1] else 1.0
-        return us * np.maximum(0.0, bands * own - 1)
+        return us * np.maximum(0.0, boxes * brick_counts(shape, trials.bricks) * own - 1)
 
     def _tiled(self, k: int, trials: BrickTrials, root_rows: np.ndarray) -> np.ndarray | float:
         """How many times slower node `k` is because so many rows of the output do not fill a Winograd kernel's tiles,

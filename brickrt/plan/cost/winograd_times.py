@@ -87,7 +87,7 @@ def winograd_us(
     sweeps = share.boxes * -(-tiles // grouped) * -(-depth // run)
     arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
     made = _made_us(axes, panel, device, share) * (share.boxes if share.once else sweeps)
-    apart, arithmetic = (made, arithmetic) if device.paces_weights else (0.0, arithmetic + made)
+    apart = made if device.paces_weights else 0.0  # where they were fitted so
     group = grouped * axes.planes * device.lanes * 4  # bytes of a block of channels
     weights = _Weights.of(axes, panel, group * run * (blocks_in + blocks), device, share)
     planes_in = smaller(swept.extent, (depth - 1) * swept.stride + swept.reach)
@@ -100,7 +100,7 @@ def winograd_us(
         image = box[0] * channels * math.prod(axis.extent for axis in axes) * 4
         read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
         transforms += PACED_READ * read_us(smaller(read, image), image, device)
-    us = weights.beside_us(arithmetic, sweeps, device, share) + share.boxes * transforms
+    us = weights.beside_us(arithmetic + made - apart, sweeps, device, share) + share.boxes * transforms
     slow = device.shares_chunks and share.raw_bytes and not share.integers  # whose direct products are slow as well
     return us * (1.0 if not slow else PACED_RAW if device.paces_weights else SHARED_RAW) + apart
 

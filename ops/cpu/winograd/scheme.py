@@ -52,7 +52,7 @@ from brickrt.ops.cpu.winograd.transforms import (
 from brickrt.ops.operators.conv import Conv
 
 ROOMY = 32  # blocks of channels that there is always room for
-RAW_CHANNELS = 32  # of the input, whose weights are transformed at a time; twice as many where that is measured to pay
+RAW_CHANNELS, PACED_RAW_CHANNELS = 32, 64  # of the input, whose weights are transformed at a time
 FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
 
@@ -277,7 +277,7 @@ class WinogradScheme(WeightedKernel):
     @property
     def chunk_blocks(self) -> int:
         """Blocks of input channels in a chunk."""
-        channels = 2 * RAW_CHANNELS if self.isa.paces_weights else RAW_CHANNELS
+        channels = PACED_RAW_CHANNELS if self.isa.paces_weights else RAW_CHANNELS
         return int(max(1, min(channels // self.lanes, self.blocks_in)))
 
     @property

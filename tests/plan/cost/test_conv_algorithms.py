@@ -18,9 +18,9 @@ from brickrt.plan.cost.conv_algorithms import (
     core_share,
     keeps_weights,
     possible_algorithms,
-    remade_us,
     tile_outputs,
     weight_growth,
+    weights_again_us,
 )
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD
@@ -241,9 +241,9 @@ def test_bricks_transform_weights_of_their_own_once_more_each():
     node, bricks = graph.nodes[0], ((1, 256, 32, 32), (1, 256, 4, 32), (1, 64, 4, 32))
     size, rows = graph.out(node).size * np.ones(3), np.array([brick[2] for brick in bricks])
     trials = BrickTrials([0], bricks, np.ones(3), rows, {node.output: size}, np.zeros(3))
-    again, each = remade_us(graph, node, SERVER, name), dict[str, np.ndarray]()
+    again, each = weights_again_us(graph, node, SERVER, name), dict[str, np.ndarray]()
     for other in ("winograd4", INTEGER_WINOGRAD, "strassen2-raw", "direct"):
-        assert again > 0 == remade_us(graph, node, SERVER, other)
+        assert again > 0 == weights_again_us(graph, node, SERVER, other)
     for algorithm in (name, "winograd4"):
         cost = CostModel(graph, dict.fromkeys(graph.types, "blocked"), SERVER, {0: algorithm})
         each[algorithm] = cost.recomputed_us(0, trials)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 from llvmlite import ir
 
@@ -29,33 +28,19 @@ Rows = Callable[[Index, list[ir.Value]], None]  # takes K and what the second fa
 
 @dataclass(frozen=True)
 class BlockMatMulKernel(MatMulKernel):
-    """`decided` is the `tile`, and whether it is dequantized in the `workspace`."""
+    """A tile of columns is dequantized to the workspace where a box has more rows than a register tile."""
 
     op: BlockMatMul
 
-    def decisions(self) -> tuple[Any, ...]:
-        """See `Kernel`."""
-        return self.tile, self.stores_tile
-
     @cached_property
-    def stores_tile(self) -> bool:
-        """Whether a box has more rows than a register tile."""
-        return bool(self.decided[1]) if self.decided else bool(self.shape_class[1] > self.tile[1])
+    def copies_weights(self) -> bool:
+        """See `MatMulScheme`."""
+        return bool(self.decided[2] if self.decided else self.shape_class[1] > self.tile[1])
 
     @cached_property
     def shares_chunks(self) -> bool:
-        """See `MatMulKernel`: never."""
+        """See `MatMulScheme`: never."""
         return False
-
-    @cached_property
-    def widens(self) -> bool:
-        """See `MatMulKernel`: they are no floats."""
-        return False
-
-    @property
-    def workspace(self) -> int:
-        """A tile of columns, in float32."""
-        return self.depth * self.tile[0] * self.lanes * F32.itemsize if self.stores_tile else 0
 
     def emit(self, f: FunctionEmitter) -> None:
         """See `BlockMatMulBody`."""
@@ -70,32 +55,32 @@ class BlockMatMulBody(MatMulBody):
     def __init__(self, kernel: BlockMatMulKernel, f: FunctionEmitter) -> None:
         super().__init__(kernel, f)
         self.scale, self.zero = f.pointer(3), f.pointer(4)
-        self.stored = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.stores_tile else None
         self.place: tuple[Index, int] = (0, 0)  # the tile of columns that rows are multiplied with, and its blocks
 
     def rows(self, batch: list[Index], row: Index, runs: list, tile: Index, blocks: int, masked: bool) -> None:
-        """Dequantizes the tile first where it is stored."""
+        """Tells the tile to what dequantizes it."""
         self.place = tile, blocks
-        if self.stored is not None:
-            self.each_depth(self.store)
         super().rows(batch, row, runs, tile, blocks, masked)
+
+    def copy_weights(self, batch: list[Index], tile: Index, blocks: int) -> None:
+        """See `MatMulBody`."""
+        self.each_depth(self.store)
 
     def store(self, c: Index, weights: list[ir.Value]) -> None:
         """Keeps what the second factor has at an element of K."""
-        assert self.stored is not None
+        assert self.copied is not None
         f, lanes = self.f, self.k.lanes
         for j, weight in enumerate(weights):
-            f.store(weight, self.stored, f.add(f.mul(c, self.width), j * lanes), F32, lanes)
+            f.store(weight, self.copied, f.add(f.mul(c, self.width), j * lanes), F32, lanes)
 
     def weights(self, batch: list[Index], tile: Index, column: Index, masks: list[ir.Value | None]) -> LoadWeight:
-        """Those of a stored tile."""
+        """Those of a tile that was copied."""
         k = self.k
-        base = self.b if self.stored is None else self.stored
-        return PackedStream(self.f, base, k.tile[0], k.depth, F32, k.lanes)
+        return PackedStream(self.f, self.b, k.tile[0], k.depth, F32, k.lanes)
 
     def multiply(self, acc: Accumulators, rows: ir.Value, offsets: list[int], weight: LoadWeight) -> None:
-        """From the stored tile, or as it is dequantized."""
-        if self.stored is not None:
+        """From the copied tile, or as it is dequantized."""
+        if self.copied is not None:
             super().multiply(acc, rows, offsets, weight)
             return
         f, live = self.f, list(enumerate(offsets))

@@ -38,7 +38,7 @@ class MatMulBody:
         self.bias = f.pointer(1 + kernel.op.factors) if kernel.op.bias else None
         self.dot = word_dot(f, kernel.isa, kernel.integer, kernel.pairs_bytes) if kernel.in_words else None
         work = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers) if kernel.workspace else None
-        self.widened = work if kernel.widens else None
+        self.copied = work if kernel.copies_weights else None
         self.pairs = PixelPairs(f, self.dot, work) if isinstance(self.dot, PairedByteDot) else None
         self.epilogue = kernel.epilogue.bind(f)
         self.chunk: Index = 0
@@ -83,25 +83,25 @@ class MatMulBody:
         f, shared = self.f, self.k.shares_chunks
         with f.loop(0, self.k.chunks if shared else 1) as chunk:
             self.chunk = chunk if shared else self.chunk
-            if self.widened is not None:
-                self.widen(batch, tile, blocks)
+            if self.copied is not None:
+                self.copy_weights(batch, tile, blocks)
             for i, run in enumerate(runs):
                 with f.loop(0, run.repeat) as r:
                     start, _ = tile_place(f, run, row, 0, r)
                     self.number = self.pace.number(i, r) if self.pace else 0
                     self.tile(batch, start, run.tile.count, tile, blocks, masked)
 
-    def widen(self, batch: list[Index], tile: Index, blocks: int) -> None:
+    def copy_weights(self, batch: list[Index], tile: Index, blocks: int) -> None:
         """Writes the weights of a tile and a chunk to the workspace, in float32."""
         f, k = self.f, self.k
-        assert self.widened is not None
+        assert self.copied is not None
         width, start = k.tile[0] * k.lanes, f.mul(self.chunk, k.chunk_depth)
         stream = f.address(self.stream(batch, tile), f.mul(start, width), k.weight_type)
         steps = f.minimum(k.chunk_depth, f.sub(k.depth, start)) if k.chunks > 1 else k.depth
         with f.loop(0, steps) as c:
             for j in range(blocks):
                 at = f.add(f.mul(c, width), j * k.lanes)
-                f.store(f.load(stream, at, k.weight_type, k.lanes), self.widened, at, k.sums, k.lanes)
+                f.store(f.load(stream, at, k.weight_type, k.lanes), self.copied, at, k.sums, k.lanes)
 
     def masks(self, column: Index, blocks: int, masked: bool) -> list[ir.Value | None]:
         """One mask per block of columns: unless boxes are ragged, only the matrix's last one may be partial."""
@@ -172,10 +172,10 @@ class MatMulBody:
             weight = self.pace.part_of(weight, start, self.number, steps)
         elif self.k.chunks > 1:
             return lambda c, j: weight(f.add(start, c), j)
-        if self.widened is None:
+        if self.copied is None:
             return weight
         assert isinstance(weight, PackedStream)
-        return replace(weight, base=self.widened, dtype=self.k.sums, follows=False)
+        return replace(weight, base=self.copied, dtype=self.k.sums, follows=False)
 
     def finish(self, acc: Accumulators, places: Places, masks: Masks) -> None:
         """Stores the sums with the epilogue applied."""

@@ -46,7 +46,7 @@ MOST_POINTERS = 10
 @dataclass(frozen=True)
 class MatMulScheme(Kernel):
     """`shape_class` is (align, rows, ragged): `align` as in `choose_tile`, `rows` the rows of a box; `ragged` where
-    columns are cut inside blocks of lanes. `decided` are `tile`, `shares_chunks` and `widens`."""
+    columns are cut inside blocks of lanes. `decided` are `tile`, `shares_chunks` and `copies_weights`."""
 
     op: MatMul
 
@@ -72,7 +72,7 @@ class MatMulScheme(Kernel):
 
     def decisions(self) -> tuple[Any, ...]:
         """See `Kernel`."""
-        return self.tile, self.shares_chunks, self.widens
+        return self.tile, self.shares_chunks, self.copies_weights
 
     @classmethod
     def classify(
@@ -133,8 +133,8 @@ class MatMulScheme(Kernel):
 
     @property
     def workspace(self) -> int:
-        """What the pairs of all rows sum to, or the weights of a tile and a chunk, widened."""
-        if self.widens:
+        """What the pairs of all rows sum to, or the weights of a tile and a chunk."""
+        if self.copies_weights:
             steps = self.chunk_depth if self.shares_chunks else self.depth
             return steps * self.tile[0] * self.lanes * WIDENED.itemsize
         return self.out.shape[-2] * self.sums.itemsize * self.pairs_bytes
@@ -171,7 +171,7 @@ class MatMulScheme(Kernel):
     @property
     def chunk_depth(self) -> int:
         """Elements of K of a chunk."""
-        step = self.tile[0] * self.lanes * (WIDENED if self.widens else self.weight_type).itemsize
+        step = self.tile[0] * self.lanes * (WIDENED if self.copies_weights else self.weight_type).itemsize
         return even_steps(self.depth, step) if self.shares_chunks else DEPTH
 
     @cached_property
@@ -183,8 +183,9 @@ class MatMulScheme(Kernel):
         return plain and share_chunks(self.isa, self.tile, self.out.shape[-2], self.depth)
 
     @cached_property
-    def widens(self) -> bool:
-        """Whether float16 weights of a tile are widened once for all rows of a box: see `ConvScheme.widens`."""
+    def copies_weights(self) -> bool:
+        """Whether tiles read weights from the workspace: float16 ones, widened once for all rows of a box for the
+        reasons of `ConvScheme.widens`."""
         if self.decided:
             return self.decided[2]
         plain = self.packed[1] and self.op.factors == 2 and self.weight_type == FLOAT16 and self.sums == WIDENED

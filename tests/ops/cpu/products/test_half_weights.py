@@ -56,6 +56,6 @@ def test_matrix_products_widen_weights_once_for_all_rows(name):
     whole = Boxes.whole(out.shape)
     _, (shape_class, *_) = MatMulKernel.classify(op, ins, out, whole, PACED)
     kernel = MatMulKernel(op, tuple(ins), out, PACED, (False, True, True), shape_class)
-    assert kernel.widens and kernel.workspace > 0 and (kernel.chunks > 1) == (name != "one chunk")
+    assert kernel.copies_weights and kernel.workspace > 0 and (kernel.chunks > 1) == (name != "one chunk")
     parts = [middle(out.shape, 1)]
     check(op, arrays, PACED, packed=[False, True, True], boxes=[whole], parts=parts, scratch=False, atol=3e-4)
