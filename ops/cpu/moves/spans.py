@@ -119,6 +119,23 @@ def strips(f: FunctionEmitter, lo: Index, hi: Index, step: int, body: Callable[[
         body(full, left)
 
 
+def powers_of_two(f: FunctionEmitter, count: Index, below: int, body: Callable[[Index, int], None]) -> None:
+    """Calls body(first, width) for pieces of `count` < `below` indices, each a power of two, the widest first."""
+    first: Index = 0
+    width = below // 2
+    while width:
+        if isinstance(count, int):
+            if count & width:
+                body(first, width)
+                first = f.add(first, width)
+        else:
+            part = f.b.and_(f.value(count), f.value(width))
+            with f.when(f.b.icmp_signed("!=", part, f.value(0))):
+                body(first, width)
+            first = f.add(first, part)
+        width //= 2
+
+
 def longest(spans: Sequence[CopyLoop], fits: Callable[[CopyLoop], bool]) -> CopyLoop | None:
     """The span of the largest size above 1 among those that fit."""
     return max((s for s in spans if s.size > 1 and fits(s)), key=lambda s: s.size, default=None)
@@ -146,7 +163,8 @@ class Mover:
 
     @property
     def masks(self) -> bool:
-        """Whether the machine has masked loads and stores of such elements; narrower ones become scalar loops."""
+        """Whether the machine has masked loads and stores of such elements; of narrower ones, part of a vector is moved
+        in pieces (`powers_of_two`)."""
         return self.dtype.itemsize >= 4
 
     def row(self, src: StridedMemory, dst: StridedMemory, row: CopyLoop) -> None:
@@ -164,8 +182,12 @@ class Mover:
         """`count` of `lanes` adjacent elements."""
         f, partial = self.f, count != lanes
         if partial and not self.masks:
-            with f.loop(0, count) as k:
-                self.one(src.moved(f, i, k), dst.moved(f, i, k))
+
+            def piece(first: Index, width: int) -> None:
+                value = f.load(src.base, f.add(src.offset, i, first), self.dtype, width)
+                f.store(value, dst.base, f.add(dst.offset, i, first), self.dtype, width)
+
+            powers_of_two(f, count, lanes, piece)
             return
         mask = f.tail_mask(count, lanes) if partial else None
         value = f.load(src.base, f.add(src.offset, i), self.dtype, lanes, mask)
@@ -211,8 +233,11 @@ def _fill(
     if count == lanes:
         f.store(f.splat(value, lanes), dst.base, dst.offset, dtype, lanes)
         return
-    with f.loop(0, count) as k:
-        f.store(value, dst.base, f.add(dst.offset, k), dtype)
+
+    def piece(first: Index, width: int) -> None:
+        f.store(f.splat(value, width), dst.base, f.add(dst.offset, first), dtype, width)
+
+    powers_of_two(f, count, lanes, piece)
 
 
 def zero_of(dtype: np.dtype, lanes: int) -> ir.Constant:

@@ -15,6 +15,7 @@ from brickrt.ops.cpu.paired.sums import plus
 
 LINE = 64  # bytes of a cache line
 TOGETHER = 2  # rows of a tile
+WIDENING = 2  # tiles of rows that widen the next block of columns
 
 
 class PairedBody(PairedFrame):
@@ -27,8 +28,9 @@ class PairedBody(PairedFrame):
         first, last = f.div(low, k.lanes), f.div(f.add(high, k.lanes - 1), k.lanes)
         with scaled_matrices(self) as corner, f.loop(0, k.chunks) as chunk:
             RowScales(self, corner, chunk).emit()
+            panels = Panels(self, chunk, first, last) if k.widens else None
             with f.loop(first, last) as block, f.loop(0, k.tile_count) as tile:
-                PairedTile(self, corner, chunk, first, block, tile).emit()
+                PairedTile(self, corner, chunk, first, block, tile, panels).emit()
 
     def block(self, chunk: Index, block: Index) -> ir.Value:
         """Address of a block of columns in a chunk of K."""
@@ -44,16 +46,60 @@ class PairedBody(PairedFrame):
         return f.b.fmul(value, f.load(self.b, f.add(k.sizes_at, column), self.dtype, k.lanes))
 
 
+class Panels:
+    """Blocks of columns in a chunk of K as float32: one that all tiles of rows read, and the next one, of which the
+    first tiles of rows widen some vectors in every step."""
+
+    def __init__(self, body: PairedBody, chunk: Index, first: Index, last: Index) -> None:
+        """With the first block."""
+        self.body, self.f, self.k, self.chunk, self.first = body, body.f, body.k, chunk, first
+        self.final = body.f.sub(last, 1)
+        with self.f.loop(0, self.k.chunk_depth, PERIOD) as c:
+            self.widen(first, first, c, PERIOD)
+
+    def at(self, block: Index) -> ir.Value:
+        """Address of a block: every second one lies in the same place."""
+        f, k = self.f, self.k
+        place = f.mul(f.rem(f.sub(block, self.first), 2), k.chunk_depth * k.lanes)
+        return f.address(self.body.work, f.add(k.widened_at, place), self.body.dtype)
+
+    def widen(self, block: Index, to: Index, c: Index, count: int) -> None:
+        """Widens `count` elements of K of a block, from `c` on."""
+        f, k = self.f, self.k
+        source, target = self.body.block(self.chunk, block), self.at(to)
+        for n in range(count):
+            at = f.mul(f.add(c, n), k.lanes)
+            value = f.load(source, at, k.weight_type, k.lanes)
+            f.store(value, target, at, self.body.dtype, k.lanes)
+
+    def widen_more(self, block: Index, tile: Index, c: Index) -> None:
+        """What a step of a tile has to widen of the next block; behind the last one, that one again."""
+        f, k = self.f, self.k
+        with f.when(f.b.icmp_signed("<", f.value(tile), f.value(WIDENING))):
+            count = PERIOD // WIDENING
+            at = f.add(f.mul(tile, k.chunk_depth // WIDENING), f.div(c, WIDENING))
+            self.widen(f.minimum(f.add(block, 1), self.final), f.add(block, 1), at, count)
+
+
 class PairedTile:
     """A register tile: a block of columns, rows of all that are there from number `tile` times their height on."""
 
     def __init__(
-        self, body: PairedBody, corner: Sequence[Index], chunk: Index, first: Index, block: Index, tile: Index
+        self,
+        body: PairedBody,
+        corner: Sequence[Index],
+        chunk: Index,
+        first: Index,
+        block: Index,
+        tile: Index,
+        panels: Panels | None,
     ) -> None:
         self.body, self.f, self.k, self.corner, self.chunk = body, body.f, body.k, list(corner), chunk
         self.height, self.block, self.tile = body.k.tile_rows, block, tile
         self.row, self.column = self.f.mul(tile, self.height), self.f.mul(block, self.k.lanes)
-        self.weights = body.block(chunk, block)
+        self.packed = body.block(chunk, block)
+        self.panels = panels
+        self.weights, self.read = (panels.at(block), body.dtype) if panels else (self.packed, body.k.weight_type)
         at = self.f.add(self.f.mul(self.f.sub(block, first), self.k.covered_rows), self.row)
         partial = self.f.add(self.k.partial_at, self.f.mul(at, self.k.lanes))
         self.partial = self.f.address(body.work, partial, body.dtype)
@@ -67,6 +113,8 @@ class PairedTile:
         rows = f.address(self.body.work, f.mul(self.row, k.sum_stride), self.body.dtype)
         with f.loop(0, k.chunk_depth, PERIOD) as c:
             self.prefetch(c)
+            if self.panels:
+                self.panels.widen_more(self.block, self.tile, c)
             self.step(f.address(rows, c, self.body.dtype), f.mul(c, k.lanes))
         self.leave()
 
@@ -86,7 +134,7 @@ class PairedTile:
         """The elements of a period."""
         f, k = self.f, self.k
         for part in PARTS:
-            weights = {n: f.load(self.weights, f.add(at, n * k.lanes), k.weight_type, k.lanes) for n in elements(part)}
+            weights = {n: f.load(self.weights, f.add(at, n * k.lanes), self.read, k.lanes) for n in elements(part)}
             for start in range(0, self.height, TOGETHER):
                 for n in part:
                     for t, total in [*enumerate(self.sums)][start : start + TOGETHER]:
@@ -108,7 +156,7 @@ class PairedTile:
         panel = k.chunk_depth * k.lanes
         ahead = f.add(f.minimum(f.mul(number, lines * apart), panel - lines * 2 * line), panel)
         for n in range(lines):
-            f.prefetch(self.weights, f.add(ahead, f.mul(n, apart)), k.weight_type, near=False)
+            f.prefetch(self.packed, f.add(ahead, f.mul(n, apart)), k.weight_type, near=False)
 
     # ---- outputs
 

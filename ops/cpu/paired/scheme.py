@@ -120,7 +120,17 @@ class PairedScheme(StrassenScheme):
     @property
     def workspace(self) -> int:
         """See `StrassenScheme`."""
-        return F32.itemsize * (self.partial_at + (self.groups * self.partial_elements if self.chunks > 1 else 0))
+        return F32.itemsize * (self.widened_at + 2 * self.chunk_depth * self.lanes * self.widens)
+
+    @property
+    def widened_at(self) -> int:
+        """A block of columns in a chunk of K, where weights are widened."""
+        return self.partial_at + (self.groups * self.partial_elements if self.chunks > 1 else 0)
+
+    @property
+    def widens(self) -> bool:
+        """Whether float16 weights are widened once for all tiles of rows."""
+        return self.weight_type == F16 and self.tile_count > 1
 
     # ---- weights
 

@@ -20,7 +20,7 @@ from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import product
 
-from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, alternative, is_equal, is_less
+from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, SizeTable, alternative, is_equal, is_less
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow, TiledRow, tile_cycles, tiled_rows
 
@@ -29,6 +29,7 @@ WORD = "tiles"
 MOST_HALVES, MOST_QUARTERS = 3, 2  # tiles of these lengths in a row
 RADIX = 64
 FEWEST = 4  # pixels of a tile, from which on there are such lengths
+SHORTER_PAYS = 1.04  # times the time of tiles of one pixel less: what whole ones must exceed
 MOST_RUNS = 128  # of taps, in tiles of each length that lack some
 
 
@@ -112,6 +113,24 @@ def repeats(pixels: int | Size, length: int) -> list[int | Size]:
     tiles of all lengths; nothing in other code where it is 0."""
     repeat = alternative(is_equal(pixels, length))
     return [repeat] if isinstance(repeat, Size) or repeat else []
+
+
+@lru_cache(maxsize=1 << 12)
+def settle_length(window: RowWindow, width: int, blocks: int, most: int, isa: Isa) -> int:
+    """The most pixels of a tile for whole rows of `width` outputs: `most`, or one less where tiles that cover these
+    rows, which are cut as those of other widths are, take less time so. One less is other code, so it must pay."""
+    if most <= FEWEST:
+        return most
+    whole, less = (_row_cycles(window, width, RowTiles(each, blocks, isa)) for each in (most, most - 1))
+    return most - 1 if less * SHORTER_PAYS < whole else most
+
+
+def _row_cycles(window: RowWindow, width: int, tiles: RowTiles) -> float:
+    """Cycles of a row per input channel, all taps as one."""
+    shape = window.shape_class(0, width)
+    runs = tiles.runs(window, (SizeTable(broad=False).number(width), *shape[1:]))
+    each = (tile_cycles(tiles.blocks, run.tile.count, tiles.isa.lanes, tiles.isa.double_pumped) for run in runs)
+    return sum(int(run.repeat) * cycles for run, cycles in zip(runs, each, strict=True))
 
 
 def lengths(most: int) -> tuple[int, int, int, int]:

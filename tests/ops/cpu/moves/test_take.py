@@ -74,6 +74,21 @@ def test_every_width(dtype, isa):
     check_few(op, [sample((2, 7, 40), dtype)], isa)
 
 
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("dtype", ["uint8", "float16"])
+@pytest.mark.parametrize("name", ["pad", "nearest", "holes"])
+def test_blocks_of_narrow_elements(name, dtype, isa):
+    tables = (TABLES[name][0], None, *TABLES[name][2:])
+    check_few(Take(tables, 9), [sample((2, 37, 7, 7), dtype)], isa, blocks=[isa.lanes], out_block=isa.lanes)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("width", [*range(1, 18), 31, 63, 64, 100, 127])
+def test_rows_of_any_number_of_bytes(width, isa):
+    op = Take((None, (3, 0, -1), (*range(2, width + 2),)), 9)
+    check_few(op, [sample((2, 4, width + 3), "int8")], isa)
+
+
 def test_what_is_arithmetic():
     assert affine((-1, 3, 5, 7, -1), 5) == Affine(1, 2, 1, 4)
     assert affine((4, 4, 4), 3) == Affine(4, 0, 0, 3)

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.matrices.kernel import MatMulKernel
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
-from brickrt.ops.cpu.products.rows.short_rows import RowTiles
+from brickrt.ops.cpu.products.rows.short_rows import RowTiles, settle_length
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -131,6 +131,27 @@ def test_no_pixel_is_in_two_tiles_where_that_must_not_be():
     w, table = replace(WINDOWS["edges"], extent=100), SizeTable()
     runs = RowTiles(14, 2, HOST, twice=False).runs(w, (table.number(100), *w.shape_class(0, 100)[1:]))
     assert all(len(found) == 1 for found in taps_of(w, runs, 100))
+
+
+@pytest.mark.parametrize("kind", ["matrix", "edges", "wide"])
+def test_whole_rows_have_tiles_of_a_pixel_less_where_these_cover_them_faster(kind):
+    def tiles(width: int, most: int) -> list[int]:
+        w = replace(WINDOWS[kind], extent=width * WINDOWS[kind].stride)
+        shape = (SizeTable(broad=False).number(width), *w.shape_class(0, width)[1:])
+        runs = RowTiles(most, 1, ZEN4).runs(w, shape)
+        return [run.tile.count for run in runs for _ in range(int(run.repeat))]
+
+    found = {}
+    for width in range(2, 150):
+        window = replace(WINDOWS[kind], extent=width * WINDOWS[kind].stride)
+        found[width] = settle_length(window, width, 1, 12, ZEN4)
+        assert found[width] in (11, 12)
+        whole, less = tiles(width, 12), tiles(width, 11)
+        if sum(whole) == width and min(whole) >= 6:
+            assert found[width] == 12  # no other code where nothing is to be gained
+        if sum(whole) >= 1.1 * width and sum(less) == width and min(less) >= 6:
+            assert found[width] == 11
+    assert 11 in found.values() and settle_length(WINDOWS[kind], 32, 1, 3, ZEN4) == 3
 
 
 def product_kernel(rows: int, columns: int, constant: bool) -> MatMulKernel:
