@@ -12,6 +12,7 @@ infinity the first makes several, of opposite signs, whose sum is NaN, and their
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -61,24 +62,29 @@ class _ProductWriter(GraphWriter):
     def place(self, node: Node) -> None:
         """Adds a node, or what a pointwise convolution becomes."""
         moves = self.multiplies(node) and self.moves(node.inputs[0], self.types[node.output].shape[1])
-        if not moves or not all(_modest(self.constants[name]) for name in node.inputs[1:]):
+        if not moves or not all(_modest(self.constants[name]) for name in _operands(node)[0]):
             self.add(node)
             return
         self.changed = True
         product = self.product(node)
         self.types.pop(node.output)
-        self.apply(product, node.inputs[0], node.output)
+        assert isinstance(node.op, Conv)
+        if node.op.epilogue is None:
+            self.apply(product, node.inputs[0], node.output)
+            return
+        sums = self.apply(product, node.inputs[0])
+        self.emit(Map(node.op.epilogue), (sums, *_operands(node)[1]), *product.nodes, output=node.output)
 
     def multiplies(self, node: Node) -> bool:
         """Whether a node is a pointwise convolution with constant weights."""
         op, known, out = node.op, self.constants, self.types[node.output]
-        if not isinstance(op, Conv) or not _pointwise(op) or any(name not in known for name in node.inputs[1:]):
+        if not isinstance(op, Conv) or not _pointwise(op) or any(name not in known for name in _operands(node)[0]):
             return False
-        return out.dtype == F32 and 0 not in out.shape and node.inputs[0] not in known
+        return self.types[node.inputs[0]].dtype == F32 and 0 not in out.shape and node.inputs[0] not in known
 
     def product(self, node: Node) -> _Product:
         """What a pointwise convolution multiplies with."""
-        weights, *bias = (self.constants[name].astype(np.float64) for name in node.inputs[1:])
+        weights, *bias = (self.constants[name].astype(np.float64) for name in _operands(node)[0])
         return _Product(weights.reshape(weights.shape[:2]), bias[0] if bias else None, (node,))
 
     def moves(self, x: str, m: int) -> bool:
@@ -164,7 +170,13 @@ class _ProductWriter(GraphWriter):
 
 def _pointwise(op: Conv) -> bool:
     sizes = {*op.kernel, *op.strides, op.groups, op.gate_parts}
-    return sizes == {1} and not any((*op.pads, *op.pads_end)) and op.epilogue is None and not op.channel_scaled
+    return sizes == {1} and not any((*op.pads, *op.pads_end)) and not op.channel_scaled
+
+
+def _operands(node: Node) -> tuple[Sequence[str], Sequence[str]]:
+    """The weights and the bias of a convolution, and what its epilogue reads beside its sums."""
+    assert isinstance(node.op, Conv)
+    return node.inputs[1 : node.op.main], node.inputs[node.op.main :]
 
 
 def _modest(array: np.ndarray) -> bool:

@@ -11,12 +11,14 @@ from brickrt.graph.builder import Builder
 from brickrt.graph.builders.spatial.resize_taps import AxisResize, axis_taps, nearest_table
 from brickrt.graph.ir import Graph
 from brickrt.graph.passes.algebra.pointwise_products import move_products, resize_cost
+from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.move import Concat, Take
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.small_graphs import RELU, array, make, ops, same_results
 
+F32 = np.dtype(np.float32)
 TRANSFORMS = ["half_pixel", "align_corners", "asymmetric", "pytorch_half_pixel"]
 
 
@@ -82,6 +84,18 @@ def head(b: Builder) -> str:
 def test_a_resized_part_is_multiplied_first():
     before = make(head, x=(1, 3, 5, 7), z=(1, 6, 2, 3))
     assert ops(same_results(before, move_products(before))) == ["Conv", "Conv", "Interp", "Map"]
+
+
+def test_an_epilogue_and_what_it_reads_follow_the_sum():
+    def build(b: Builder) -> str:
+        joined = b.emit(Concat(1), "x", resized(b, "z", (5, 7), "linear"))
+        weights, bias = b.constant(array(4, 9, 1, 1), "w"), b.constant(array(4), "b")
+        step = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0.0, F32))
+        op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0), bias=True, epilogue=step)
+        return b.emit(op, joined, weights, bias, "r")
+
+    before = make(build, x=(1, 3, 5, 7), z=(1, 6, 2, 3), r=(1, 4, 5, 7))
+    assert ops(same_results(before, move_products(before))) == ["Conv", "Conv", "Interp", "Map", "Map"]
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf, np.nan])
