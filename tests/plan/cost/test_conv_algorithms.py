@@ -222,6 +222,14 @@ def narrow(graph: Graph) -> Graph:
     return dataclasses.replace(graph, constants=half, types={**graph.types, **types})
 
 
+def test_channels_are_paired_where_all_wait_for_weights():
+    slow = {**SERVER.bandwidth, "l3": 30.0, "memory": 30.0}
+    waits = dataclasses.replace(SERVER, pairs=True, bandwidth=slow)
+    graph = layer(512, (9, 25), (3, 3))
+    alone, paired = (conv_us(graph, graph.nodes[0], waits, name) for name in ("winograd4", "winograd4-paired"))
+    assert alone == paired and chosen(graph, waits) == "winograd4-paired"
+
+
 def test_channels_are_paired_with_weights_of_two_bytes():
     """Where a worker has room for all transformed weights, and there are enough tiles to make up for making them."""
     paired = dataclasses.replace(SERVER, pairs=True)
