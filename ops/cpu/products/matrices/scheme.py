@@ -20,9 +20,8 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.cpu.products.row_tiles import WIDEST, RowWindow, choose_tile, common_cut
+from brickrt.ops.cpu.products.row_tiles import WIDEST, choose_tile, common_cut
 from brickrt.ops.cpu.products.rows.pace import COPIED_TILES, even_steps, share_chunks
-from brickrt.ops.cpu.products.rows.short_rows import settle_length
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import (
     WORD,
@@ -154,9 +153,7 @@ class MatMulScheme(Kernel):
         limit = WAYS if self.a.strides[-2] * self.a.dtype.itemsize % SET_BYTES == 0 else WIDEST
         if len(self.a.shape) - 1 in self.open_dims(0):
             limit = min(limit, MOST_POINTERS)
-        rows = self.out.shape[-2]
-        ob, most = choose_tile(rows, self.blocks, self.shape_class[0], isa, self.sums, limit=limit)
-        return ob, settle_length(RowWindow(rows, 1, 1, 1, 0), rows, ob, most, isa)
+        return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums, limit=limit)
 
     @cached_property
     def chunks(self) -> int:
