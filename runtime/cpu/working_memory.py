@@ -55,7 +55,7 @@ class Buffers:
         while len(self._scratch) < need.threads:
             self._scratch.append(GrowingMemory())
         self.arena, self.scratch = np.empty(0, np.uint8), []  # views, which would keep old pages
-        self.arena = self._arena.grown(need.arena)
+        self.arena = self._arena.grown(need.arena, len(self._scratch))
         self.scratch = [each.grown(need.scratch) for each in self._scratch]
         self.need, self.number = need, next(_NUMBERS)
 

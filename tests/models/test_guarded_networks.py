@@ -63,8 +63,8 @@ def guarded(
     """
     plain = Runtime(model, device="cpu", strategy=strategy, brick=brick, threads=2).execute({"x": x})
     pool = GuardedPool()
-    HugePagePool.empty = lambda _, nbytes: pool.empty(nbytes)
-    GrowingMemory.grown = lambda _, nbytes: pool.empty(nbytes)
+    HugePagePool.empty = lambda _, nbytes, threads=1: pool.empty(nbytes)
+    GrowingMemory.grown = lambda _, nbytes, threads=1: pool.empty(nbytes)
     Execution.output = guarded_output
     runtime = Runtime(model, device="cpu", strategy=strategy, brick=brick, threads=2)
     given = {"x": GuardedMemory(x).array}

@@ -163,3 +163,15 @@ def test_what_is_packed_alike_has_the_same_bytes(monkeypatch):
     for side in SIDES:
         runtime.prepare(image(side))
     assert seen > 20
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_every_page_is_there_whoever_asked_for_it(monkeypatch, threads):
+    resource = pytest.importorskip("resource")
+    monkeypatch.setattr(memory_module, "PART", 64 * PAGE)
+    monkeypatch.setattr(memory_module, "_spacious", memory_module.aligned_empty)
+    found = memory_module.GrowingMemory().grown(1000 * PAGE + 5, threads)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    found[::PAGE] = 1
+    found[-1] = 1
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 100
