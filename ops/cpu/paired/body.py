@@ -51,10 +51,11 @@ class Panels:
     first tiles of rows widen some vectors in every step."""
 
     def __init__(self, body: PairedBody, chunk: Index, first: Index, last: Index) -> None:
-        """With the first block."""
+        """With the first block, where there is one."""
         self.body, self.f, self.k, self.chunk, self.first = body, body.f, body.k, chunk, first
         self.final = body.f.sub(last, 1)
-        with self.f.loop(0, self.k.chunk_depth, PERIOD) as c:
+        some = self.f.b.icmp_signed("<", self.f.value(first), self.f.value(last))
+        with self.f.when(some), self.f.loop(0, self.k.chunk_depth, PERIOD) as c:
             self.widen(first, first, c, PERIOD)
 
     def at(self, block: Index) -> ir.Value:
