@@ -26,7 +26,7 @@ from brickrt.ops.cpu.products.few_outputs import FEWEST_PIXELS, FewOutputs, powe
 from brickrt.ops.cpu.products.register_tile import LINE
 from brickrt.ops.cpu.products.row_tiles import RowWindow, choose_tile, common_cut, tile_runs
 from brickrt.ops.cpu.products.rows.pace import COPIED_TILES, chunk_steps, share_chunks
-from brickrt.ops.cpu.products.rows.short_rows import settle_length
+from brickrt.ops.cpu.products.rows.short_rows import choose_length
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import WORD, in_words, multiplies_integers, multiplies_pairs, word_elements
 from brickrt.ops.cpu.weighted_kernel import WeightedKernel
@@ -309,7 +309,7 @@ class ConvScheme(WeightedKernel):
         pixels = math.prod(self.out.shape[2:]) if is_pointwise(self.op) else -(-self.out.shape[-1] // step)
         isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
         ob, most = choose_tile(pixels, self.whole_blocks, self.shape_class[0], isa, self.sums, self.op.gate_parts)
-        return ob, most if self.flat else settle_length(self.row_window, self.out.shape[-1], ob, most, isa)
+        return ob, most if self.flat else choose_length(self.row_window, self.out.shape[-1], ob, most, isa)
 
     @property
     def finishes_late(self) -> bool:

@@ -50,7 +50,7 @@ class RowTiles:
     def row_runs(self, row: TiledRow, outputs: int | Size) -> list[RepeatedTiles]:
         """The tiles of one row."""
         most, half = self.most, lengths(self.most)[2]
-        if not isinstance(outputs, Size) or not 1 < outputs < most * (most - 1) or self.is_much(row):
+        if not isinstance(outputs, Size) or not self.is_short(row, outputs):
             return row.runs(outputs, most)
         if outputs <= most:
             return list(self.few(row, outputs))
@@ -65,6 +65,10 @@ class RowTiles:
             if covered and outputs > max(most, ends + half - 1)
             else row.runs(outputs, most)
         )
+
+    def is_short(self, row: TiledRow, outputs: int | Size) -> bool:
+        """Whether tiles of T pixels and of one less may not cover the row, and others are not much code."""
+        return 1 < outputs < self.most * (self.most - 1) and not self.is_much(row)
 
     def is_much(self, row: TiledRow) -> bool:
         """Whether a tile of each length is much code, as taps that some pixels lack are runs of their own."""
@@ -116,10 +120,12 @@ def repeats(pixels: int | Size, length: int) -> list[int | Size]:
 
 
 @lru_cache(maxsize=1 << 12)
-def settle_length(window: RowWindow, width: int, blocks: int, most: int, isa: Isa) -> int:
+def choose_length(window: RowWindow, width: int, blocks: int, most: int, isa: Isa) -> int:
     """The most pixels of a tile for whole rows of `width` outputs: `most`, or one less where tiles that cover these
     rows, which are cut as those of other widths are, take less time so. One less is other code, so it must pay."""
-    if most <= FEWEST:
+    tiles = RowTiles(most, blocks, isa)
+    shape = window.shape_class(0, width)
+    if most <= FEWEST or not any(tiles.is_short(row, int(outputs)) for row, outputs in tiled_rows(window, shape)):
         return most
     whole, less = (_row_cycles(window, width, RowTiles(each, blocks, isa)) for each in (most, most - 1))
     return most - 1 if less * SHORTER_PAYS < whole else most

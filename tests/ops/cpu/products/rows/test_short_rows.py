@@ -14,7 +14,8 @@ from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.products.conv import ConvKernel
 from brickrt.ops.cpu.products.matrices.kernel import MatMulKernel
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
-from brickrt.ops.cpu.products.rows.short_rows import RowTiles, settle_length
+from brickrt.ops.cpu.products.rows import short_rows
+from brickrt.ops.cpu.products.rows.short_rows import RowTiles, choose_length
 from brickrt.ops.cpu.sized_kernel import emit_sized, outline
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
@@ -144,14 +145,20 @@ def test_whole_rows_have_tiles_of_a_pixel_less_where_these_cover_them_faster(kin
     found = {}
     for width in range(2, 150):
         window = replace(WINDOWS[kind], extent=width * WINDOWS[kind].stride)
-        found[width] = settle_length(window, width, 1, 12, ZEN4)
+        found[width] = choose_length(window, width, 1, 12, ZEN4)
         assert found[width] in (11, 12)
         whole, less = tiles(width, 12), tiles(width, 11)
         if sum(whole) == width and min(whole) >= 6:
             assert found[width] == 12  # no other code where nothing is to be gained
         if sum(whole) >= 1.1 * width and sum(less) == width and min(less) >= 6:
             assert found[width] == 11
-    assert 11 in found.values() and settle_length(WINDOWS[kind], 32, 1, 3, ZEN4) == 3
+    assert 11 in found.values() and choose_length(WINDOWS[kind], 32, 1, 3, ZEN4) == 3
+
+
+@pytest.mark.parametrize(("width", "taps"), [(8000, 4096), (100, 513), (500, 3)])
+def test_no_other_tiles_are_tried_where_rows_are_cut_evenly(monkeypatch, width, taps):
+    monkeypatch.delattr(short_rows, "_row_cycles")  # which takes seconds for thousands of taps
+    assert choose_length(RowWindow(width, taps, 1, 1, taps // 2), width, 1, 12, ZEN4) == 12
 
 
 def product_kernel(rows: int, columns: int, constant: bool) -> MatMulKernel:
