@@ -28,7 +28,7 @@ class PairedBody(PairedFrame):
         first, last = f.div(low, k.lanes), f.div(f.add(high, k.lanes - 1), k.lanes)
         with scaled_matrices(self) as corner, f.loop(0, k.chunks) as chunk:
             RowScales(self, corner, chunk).emit()
-            panels = Panels(self, chunk, first, last) if k.widens else None
+            panels = WidenedPanels(self, chunk, first, last) if k.widens else None
             with f.loop(first, last) as block, f.loop(0, k.tile_count) as tile:
                 PairedTile(self, corner, chunk, first, block, tile, panels).emit()
 
@@ -46,7 +46,7 @@ class PairedBody(PairedFrame):
         return f.b.fmul(value, f.load(self.b, f.add(k.sizes_at, column), self.dtype, k.lanes))
 
 
-class Panels:
+class WidenedPanels:
     """Blocks of columns in a chunk of K as float32: one that all tiles of rows read, and the next one, of which the
     first tiles of rows widen some vectors in every step."""
 
@@ -93,7 +93,7 @@ class PairedTile:
         first: Index,
         block: Index,
         tile: Index,
-        panels: Panels | None,
+        panels: WidenedPanels | None,
     ) -> None:
         self.body, self.f, self.k, self.corner, self.chunk = body, body.f, body.k, list(corner), chunk
         self.height, self.block, self.tile = body.k.tile_rows, block, tile
