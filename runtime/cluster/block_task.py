@@ -22,7 +22,7 @@ from brickrt.runtime.cluster.record_folder import BlockRecord, RecordFolder
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import stored_checksum
 from brickrt.runtime.files.scratch import ScratchFolder
-from brickrt.runtime.stream.counted import CountedSource, Traffic
+from brickrt.runtime.stream.boxes_io import CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from brickrt.runtime.stream.stream_program import StreamProgram
@@ -168,7 +168,7 @@ class _Runner:
         if self.program is None or not self.program.take(work):
             self.program = None  # its memory first
             isa = host_isa(self.stream.plan.device)
-            self.program = StreamProgram(self.stream, isa, self.job.threads, self.constants, work)
+            self.program = StreamProgram(self.stream, isa, self.job.threads, self.constants, work, held=self.job.held)
         return self.program
 
 

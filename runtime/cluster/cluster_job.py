@@ -80,7 +80,8 @@ class ClusterOutput:
 @dataclass(frozen=True)
 class ClusterJob:
     """One run: its number `run`, the folder of its records, the files, how the plan is cut and the plan's digest; the
-    tensors that are `spilled` into files in the folder `scratch`."""
+    tensors that are `spilled` into files in the folder `scratch`; of how many bands a worker has tables at a time, of
+    all where `held` is None."""
 
     run: str
     folder: str
@@ -94,6 +95,7 @@ class ClusterJob:
     header: Mapping[str, str]
     isa: str
     threads: int
+    held: int | None = None
 
 
 def input_types(inputs: Mapping[str, TensorSource]) -> dict[str, TensorType]:

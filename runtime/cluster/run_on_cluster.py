@@ -155,6 +155,7 @@ class _ClusterRun:
             strips=self.stream.strips,
             spilled=self.stream.spilled,
             scratch=str(self._scratch(outputs)),
+            held=self.memory.held,
             header=told,
             isa=self.workers.isa,
             threads=self.workers.threads,
@@ -222,7 +223,7 @@ class _ClusterRun:
         """The memory of a plan that was not chosen here. Raises BrickError where workers have less."""
         slices, beside = find_inplace_slices(stream.plan), buffers + _on_their_way(stream)
         beside += SCRATCH_BUFFERS if stream.spilled else 0
-        memory = project_stream(stream, slices, self.workers.threads, self.workers.resident, beside)
+        memory = project_stream(stream, slices, self.workers.threads, self.workers.resident, beside, None, self.limit)
         if memory.total > self.limit:
             raise BrickError(
                 f"bands of {stream.rows} rows need {memory.total >> 20} MiB, a worker has {self.limit >> 20} MiB: "

@@ -50,7 +50,7 @@ class SharedTables:
     packed constants. Tables of sizes, which kernels read, are constants too."""
 
     request: Callable[[Kernel], Future[np.ndarray]]  # of every kernel, once, in order of their numbers: its sizes
-    packers: Executor  # constants are packed by its threads meanwhile
+    packers: Executor | None  # constants are packed by its threads meanwhile; None until there are some
     values: ConstantValues
     packed: PackedConstants
     kernels: dict[Kernel, int] = field(default_factory=dict)
@@ -63,7 +63,7 @@ class SharedTables:
         """Constant input `i` as a kernel reads it; a small one is packed at once, which takes less than to tell a
         thread."""
         found = self.packed.at_once(kernel, i, array)
-        if found is None and array.nbytes > SMALL:
+        if found is None and array.nbytes > SMALL and self.packers is not None:
             return self.packers.submit(self.packed.get, self.memory, kernel, i, array)
         done: Future[np.ndarray] = Future()
         done.set_result(self.packed.get(self.memory, kernel, i, array) if found is None else found)

@@ -73,33 +73,38 @@ def compile_parts(
     return ProgramParts(isa, threads, tables, constants, addresses, working, need, libraries)
 
 
-def compile_programs(
-    task_graphs: Iterable[TaskGraph],
-    isa: Isa,
-    threads: int,
-    values: ConstantValues,
-    progress: KernelProgress | None = None,
-) -> list[WorkerProgram]:
+class ProgramSeries:
     """Programs of task graphs of one plan, which are taken one by one and not held: thousands of them may be alike but
-    for a few numbers, and of each stays what workers read."""
-    memory, tables, needs = EngineMemory(), list[WorkerTables](), list[Need]()
-    with KernelLoader() as loader, ThreadPoolExecutor(threads) as packers:
-        shared = SharedTables(loader.want, packers, values, memory.packed)
-        with uncollected():
-            for tasks in task_graphs:
-                table = ArgumentTable(tasks, isa, shared)
-                table.add_all()
-                tables.append(worker_tables(table))
-                needs.append(Need(tasks.arena_bytes, tasks.scratch_bytes + table.workspace, threads))
-        libraries, addresses = loader.load(progress) if shared.kernels else ([], [])
-        constants = [packed.result() for packed in shared.constants.values()]
-    need = Need(max(one.arena for one in needs), max(one.scratch for one in needs), threads)
-    code = WorkerCode(addresses, worker_address(isa), thread_pool(compiled_mailbox), libraries)
-    working = memory.working()
-    found = [WorkerProgram(one, ProgramMemory(constants, need, working), code) for one in tables]
-    working.reserve(need)
-    give_back_freed()
-    return found
+    for a few numbers, and of each stays what workers read. Kernels and packed constants are made once for all."""
+
+    def __init__(self, isa: Isa, threads: int, values: ConstantValues, progress: KernelProgress | None = None) -> None:
+        self.isa, self.threads, self.progress = isa, threads, progress
+        self._loader, memory = KernelLoader(), EngineMemory()
+        self._working, self._need = memory.working(), Need(0, 0, threads)
+        self._shared = SharedTables(self._loader.want, None, values, memory.packed)
+        self._libraries, self._addresses = list[LoadedObjects](), list[int]()
+
+    def make(self, task_graphs: Iterable[TaskGraph], reserve: bool = True) -> list[WorkerProgram]:
+        """A program of each of several task graphs; one thread at a time may ask. What they run in has room for all
+        that were made so far: with `reserve` now, which is for when none of them runs, else once they run."""
+        shared, tables = self._shared, list[WorkerTables]()
+        with self._loader, ThreadPoolExecutor(self.threads) as shared.packers:
+            with uncollected():
+                for tasks in task_graphs:
+                    table = ArgumentTable(tasks, self.isa, shared)
+                    table.add_all()
+                    tables.append(worker_tables(table))
+                    need = Need(tasks.arena_bytes, tasks.scratch_bytes + table.workspace, self.threads)
+                    self._need = self._need.joined(need)
+            if len(self._addresses) < len(shared.kernels):
+                self._libraries, self._addresses = self._loader.load(self.progress)
+            constants = [packed.result() for packed in shared.constants.values()]
+        code = WorkerCode(self._addresses, worker_address(self.isa), thread_pool(compiled_mailbox), self._libraries)
+        found = [WorkerProgram(one, ProgramMemory(constants, self._need, self._working), code) for one in tables]
+        if reserve:
+            self._working.reserve(self._need)
+        give_back_freed()
+        return found
 
 
 class CpuProgram(WorkerProgram):

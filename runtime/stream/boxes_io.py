@@ -1,8 +1,12 @@
-"""Arrays as sources and sinks of boxes."""
+"""Sources and sinks of boxes: arrays, and files that count the bytes of the elements read and written."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
+
+from brickrt.runtime.files.tensors import TensorSink, TensorSource
 
 
 class ArraySource:
@@ -25,3 +29,37 @@ class ArraySink:
     def write(self, lo: tuple[int, ...], array: np.ndarray) -> None:
         """See `Sink`."""
         self.array[tuple(slice(a, a + n) for a, n in zip(lo, array.shape, strict=True))] = array
+
+
+@dataclass
+class Traffic:
+    """Bytes of a run, as the files' types have them."""
+
+    read: int = 0
+    written: int = 0
+
+
+class CountedSource:
+    """A source whose reads are counted."""
+
+    def __init__(self, source: TensorSource, traffic: Traffic) -> None:
+        self.source, self.traffic = source, traffic
+        self.itemsize = source.source.dtype.itemsize
+
+    def read(self, lo: tuple[int, ...], out: np.ndarray) -> None:
+        """See `Source`."""
+        self.source.read(lo, out)
+        self.traffic.read += out.size * self.itemsize
+
+
+class CountedSink:
+    """A sink whose writes are counted."""
+
+    def __init__(self, sink: TensorSink, traffic: Traffic) -> None:
+        self.sink, self.traffic = sink, traffic
+        self.itemsize = sink.sink.dtype.itemsize
+
+    def write(self, lo: tuple[int, ...], array: np.ndarray) -> None:
+        """See `Sink`."""
+        self.sink.write(lo, array)
+        self.traffic.written += array.size * self.itemsize

@@ -25,7 +25,7 @@ from brickrt.runtime.files.scratch import ScratchFolder, scratch_path
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
-from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
+from brickrt.runtime.stream.boxes_io import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.recorder import JournalWriter, WrittenFiles, left_to_do, restore_collected
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_planning import plan_stream
@@ -91,8 +91,9 @@ class StreamJob:
         began, plan, sinks = time.perf_counter(), self.stream, written.sinks
         work = left_to_do(plan, journal, written)
         with last_resort(lambda: "compiling bands"):
-            isa, constants = host_isa(self.pipeline.engine.spec), self.plan.graph.constants
-            program = StreamProgram(plan, isa, self.pipeline.threads, constants, work, self.pipeline.compiling)
+            isa, held = host_isa(self.pipeline.engine.spec), self.candidate.memory.held
+            shared = self.pipeline.threads, self.plan.graph.constants, work, self.pipeline.compiling
+            program = StreamProgram(plan, isa, *shared, held)
         restore_collected(plan, journal, program.sweeps, work)
         self._program, ready, traffic = program, time.perf_counter(), Traffic()
         if self._cancelled:

@@ -165,7 +165,7 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
     asked = _with_buffers(planner, asked)
     for saved in (SHORT, LONG):
         sample = planner.stream_plan(cut.rows, cut.strips, sample=True, saved=saved)
-        memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers)
+        memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers, limit=asked.limit)
         if memory.total <= asked.limit:
             return Candidate(planner.stream_plan(cut.rows, cut.strips, saved=saved), memory, modelled_us(sample))
         least = min(memory.total, least or memory.total)

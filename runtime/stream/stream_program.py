@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from itertools import count
 
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
-from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.stream.stream_memory import persistent_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cpu.memory import HugePagePool
-from brickrt.runtime.cpu.program import compile_programs
+from brickrt.runtime.cpu.program import ProgramSeries
 from brickrt.runtime.cpu.worker_program import WorkerProgram
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.lowering.owned_constants import KeptConstants
+from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.progress import KernelProgress
+from brickrt.runtime.stream.band_programs import BandPrograms, Key
 from brickrt.runtime.stream.lower_band import lower_band
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from brickrt.runtime.stream.sweep_run import Files, RunThreads, Sink, Source, SweepRun, SweepWork
 
 BETWEEN = -1  # instead of a band: what runs before a sweep
-Key = tuple[int, int, frozenset[int]]  # sweep, band, units that it leaves out
 
 
 def _views(plan: StreamPlan) -> dict[str, str]:
@@ -34,7 +35,7 @@ def _views(plan: StreamPlan) -> dict[str, str]:
 
 
 class StreamProgram:
-    """Programs of all distinct bands of a plan, with one memory."""
+    """Programs of the bands of a plan, with one memory."""
 
     _running: WorkerProgram | None
 
@@ -46,45 +47,50 @@ class StreamProgram:
         constants: Mapping[str, np.ndarray],
         work: Sequence[SweepWork] | None = None,
         progress: KernelProgress | None = None,
+        held: int | None = None,
     ) -> None:
-        """Lowers and compiles every distinct band of the work, which is all of every sweep by default."""
+        """Lowers and compiles the bands of the work, which is all of every sweep by default: every distinct one, or
+        where no more than `held` may be there at a time, the first, and the others while bands run."""
         self.plan, self.threads = plan, threads
         everything = [SweepWork(number, plan.bands(number, 0)) for number in range(len(plan.sweeps))]
         self.work = everything if work is None else list(work)
-        rolls, views = plan.swept.axes.rolls, _views(plan)
-        slices = {name: part for name, part in find_inplace_slices(plan.plan).items() if name not in rolls}
-        keys = self._distinct()
-        self.programs: dict[Key, WorkerProgram] = {}
-        if keys:  # a run that was ended after its last band has none left
-            tasks = (lower_band(self._band_plan(key), slices, views) for key in keys)
-            found = compile_programs(tasks, isa, threads, KeptConstants(plan.plan.graph, constants), progress)
-            self.programs = dict(zip(keys, found, strict=True))
+        rolls, self._aliases = plan.swept.axes.rolls, _views(plan)
+        self._slices = {name: part for name, part in find_inplace_slices(plan.plan).items() if name not in rolls}
+        between = ((number, plan.resident_plan(number)) for number in range(len(plan.sweeps) + 1))
+        self._resident = {number: resident for number, resident in between if resident is not None}
+        series = ProgramSeries(isa, threads, KeptConstants(plan.plan.graph, constants), progress)
+        self._programs = BandPrograms(series, self._lowered, held)
+        self._programs.expect(self._order(self.work))
         self.memory = HugePagePool().empty(persistent_bytes(plan))
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
         self.memory[:] = 0  # resident from now on: nothing is found missing in the middle of a run
         self._cancelled, self._running = False, None
 
-    def _distinct(self) -> list[Key]:
-        """All bands that differ, and what runs between sweeps."""
-        bands = ((one, band) for one in self.work for band in range(one.bands.first, one.bands.end))
-        found = dict.fromkeys(self._key(one, band) for one, band in bands)
-        between = (number for number in range(len(self.plan.sweeps) + 1) if self.plan.resident_plan(number))
-        return [*found, *((number, BETWEEN, frozenset[int]()) for number in between)]
+    def _order(self, work: Sequence[SweepWork]) -> list[Key]:
+        """What runs, one after the other: bands, and what runs between sweeps."""
+        bands = {one.sweep: one for one in work}
+        found = list[Key]()
+        for number in range(len(self.plan.sweeps) + 1):
+            if number in self._resident:
+                found.append((number, BETWEEN, frozenset()))
+            if (one := bands.get(number)) is not None:
+                found += (self._key(one, band) for band in range(one.bands.first, one.bands.end))
+        return found
 
-    def _band_plan(self, key: Key) -> BandPlan:
-        """The plan of a band, or of what runs before a sweep."""
+    def _lowered(self, key: Key) -> TaskGraph:
+        """The task graph of a band, or of what runs before a sweep."""
         sweep, band, skipped = key
-        resident = self.plan.resident_plan(sweep) if band == BETWEEN else None
-        return resident or self.plan.band_plan(sweep, band, skipped)
+        plan = self._resident[sweep] if band == BETWEEN else self.plan.band_plan(sweep, band, skipped)
+        return lower_band(plan, self._slices, self._aliases)
 
     def _key(self, one: SweepWork, band: int) -> Key:
         skipped = self.plan.skipped(one.sweep, one.bands, band) if one.bands.starts else frozenset[int]()
         return one.sweep, int(self.plan.sweeps[one.sweep].like[band]), skipped
 
     def take(self, work: Sequence[SweepWork]) -> bool:
-        """Runs other work from now on. False where that has bands unlike all that were compiled: nothing changes."""
-        keys = {self._key(one, band) for one in work for band in range(one.bands.first, one.bands.end)}
-        if not keys <= self.programs.keys():
+        """Runs other work from now on. False where that has bands unlike all that were compiled, if all that run must
+        be: nothing changes."""
+        if not self._programs.expect(self._order(work)):
             return False
         self.work = list(work)
         return True
@@ -104,34 +110,33 @@ class StreamProgram:
         """Reads the graph's inputs and writes its outputs, sweep by sweep. Raises Cancelled after `cancel`."""
         self._cancelled, self._running = False, None
         self._fill_whole(files.sources)
-        work, released = {one.sweep: one for one in self.work}, list[Future[None]]()
-        with RunThreads.started(self.threads) as threads:
+        work, released, places = {one.sweep: one for one in self.work}, list[Future[None]](), count()
+        with RunThreads.started(self.threads) as threads, self._programs.running():
             for number in range(len(self.plan.sweeps)):
-                self._between(number)
+                self._between(number, places)
                 if number in work:
-                    self._sweep(work[number], files, threads)
+                    self._sweep(work[number], files, threads, places)
                 for name, spill in files.spills.items():
                     if self.plan.users(name)[-1] == number:  # a file system may take a second for a GiB
                         released.append(threads.releaser.submit(spill.release))
             for one in released:
                 one.result()
-        self._between(len(self.plan.sweeps))
+            self._between(len(self.plan.sweeps), places)
         self._write_whole(files.sinks)
 
-    def _sweep(self, one: SweepWork, files: Files, threads: RunThreads) -> None:
-        def compute(band: int, bases: list[np.ndarray]) -> None:
-            self._running = self.programs[self._key(one, band)]
+    def _sweep(self, one: SweepWork, files: Files, threads: RunThreads, places: Iterator[int]) -> None:
+        def compute(_: int, bases: list[np.ndarray]) -> None:
+            self._running = self._programs.at(next(places))
             self._running.run(bases, ())
             self._running = None
 
         SweepRun(one, self.sweeps[one.sweep], files, threads, compute).run(lambda: self._cancelled)
 
-    def _between(self, number: int) -> None:
+    def _between(self, number: int, places: Iterator[int]) -> None:
         """What runs on whole tensors before a sweep."""
-        program = self.programs.get((number, BETWEEN, frozenset()))
-        if program is not None:
+        if number in self._resident:
             memory = self.sweeps[min(number, len(self.sweeps) - 1)]
-            program.run(list(memory.at.values()), ())
+            self._programs.at(next(places)).run(list(memory.at.values()), ())
 
     def _whole(self, name: str) -> np.ndarray:
         kind = self.plan.plan.graph.types[name]

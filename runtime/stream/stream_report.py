@@ -177,7 +177,8 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
 def memory_dict(memory: StreamMemory, limit: int) -> dict[str, Any]:
     """The memory that a run takes by part, and what it may take, in bytes, as JSON has it."""
     parts = asdict(memory) | {"compiling": COMPILING}
-    return {"limit_bytes": limit, "projected_bytes": memory.total, "memory": parts}
+    held = parts.pop("held")
+    return {"limit_bytes": limit, "projected_bytes": memory.total, "memory": parts, "tables_held": held}
 
 
 def _spilled(plan: StreamPlan, name: str, shape: Shape) -> dict[str, Any]:

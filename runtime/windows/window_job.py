@@ -21,7 +21,7 @@ from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled, Program
-from brickrt.runtime.stream.counted import CountedSink, CountedSource, Traffic
+from brickrt.runtime.stream.boxes_io import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_files import named
 from brickrt.runtime.stream.stream_job import COLUMNS, model_digest

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.band_storage import LONG, SHORT
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
-from brickrt.plan.stream.stream_plan import UNLIKE, StreamPlan, StreamPlanner
+from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 from brickrt.plan.stream.strip_parts import strip_edges
 
@@ -19,10 +19,9 @@ MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take
 COARSEST = 64  # rows to one of a tensor with which bands still advance
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
-NEARLY = 1.05  # times what others take, up to which bands of another height may take less
-LESS, IDLE = 0.99, 3  # no more strips are tried once so often in a row they take no less than this share
+AT_LAST = 2  # numbers of strips that are looked at where none fits
+MUCH = 0.01  # of all memory, that rows which are kept take where another way of keeping them is tried
 TRIES = 4  # plans made in full, of which a sample was within the limit
-TABLES = 16 * MIB  # of tables that taller bands may save some of
 SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
 Cut = tuple[int, tuple[int, ...], float]  # rows of a band, strips, and the share of rows that is saved
 Full = Mapping[Cut, StreamMemory]
@@ -60,23 +59,23 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     """The fastest candidate, by the model, whose memory is within the limit; its plan has all bands where it is wanted
     `whole`, else those of a sample, as for who tells of it and does not run it. Raises BrickError with the least memory
     that would do where none is."""
-    least: Candidate | None = None
+    refused: list[Candidate] = []
     full: dict[Cut, StreamMemory] = {}
     for _ in range(TRIES):
         best, smallest = _search(planner, slices, asked, full)
         if best is None:
-            least = smallest
+            refused.append(smallest)
             break
         plan = best.plan
         if whole:
             plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
-        memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers)
+        memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers, limit=asked.limit)
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
             return best
         full[plan.rows, plan.strips, plan.saved] = memory  # a sample of its bands took less
-        least = min((one for one in (least, best) if one), key=lambda one: one.memory.total)
-    assert least is not None
+        refused.append(best)
+    least = min(refused, key=_total)
     needed = -(-least.memory.total // MIB)
     raise TooLittleMemory(
         f"{asked.limit / MIB:.0f} MiB of memory are not enough: the least that would do is {needed} MiB, "
@@ -87,48 +86,49 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
 
 def _search(
     planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, full: Full
-) -> tuple[Candidate | None, Candidate | None]:
-    """The fastest candidate that fits, and of those that do not the one that takes least; `full` has the memory of
-    plans of which all bands were made. More strips take less memory and do more: once that no longer buys taller bands
-    that make up for it, no others are tried."""
-    best: Candidate | None = None
-    least: Candidate | None = None
-    found, gains = Known(), dict[tuple[int, int, float], Gain]()
-    heights, idle = _heights(planner), 0
-    numbers = list(_strips(planner))
-    for at, strips in enumerate(numbers):
-        near = heights.index(least.plan.rows) if least else len(heights) - 1
-        if at and best is None:  # in whole rows a network often fits, and then no strips are tried
-            planner.expect(numbers[at:])
-        short, long = (
-            _Candidates(planner, slices, asked, strips, saved, found, full, gains) for saved in (SHORT, LONG)
-        )
-        fits, smallest = _either(short, long, heights, near, bool(least and least.plan.saved == LONG))
-        if fits is not None:
-            if best is not None and fits.us >= best.us:
-                break
-            best = fits
-            if best.plan.rows == heights[0]:
-                break
-        elif smallest is not None:
-            idle = 0 if least is None or smallest.memory.total < LESS * least.memory.total else idle + 1
-            least = min((one for one in (least, smallest) if one), key=lambda one: one.memory.total)
-            following = numbers[at + 1 : at + 2]
-            if idle == IDLE or (idle and following and _in_strips(smallest, following[0]) >= least.memory.total):
-                break
+) -> tuple[Candidate | None, Candidate]:
+    """The fastest candidate that fits, if any does, and of those that do not the one that takes least; `full` has the
+    memory of plans of which all bands were made. More strips take less memory and do more: once that no longer buys
+    taller bands that make up for it, no others are tried. Where not even the most strips fit, fewer are tried as long
+    as they take less."""
+    search = _BandSearch(planner, slices, asked, full, _heights(planner))
+    first, *others = _strips(planner)
+    best, least = search.of(first)
+    if best is None and others:
+        planner.expect(others[: -AT_LAST - 1 : -1])
+        fits, before = search.of(others[-1])
+        if fits is None:
+            return _going_back(search, others[:-1], min(least, before, key=_total), before)
+        planner.expect(others)
+    for strips in others if best is None or best.plan.rows < search.heights[0] else ():
+        fits, _ = search.of(strips)
+        if fits is not None and best is not None and fits.us >= best.us:
+            break
+        best = fits or best
+        if best is not None and best.plan.rows == search.heights[0]:
+            break
     return best, least
 
 
-def _in_strips(one: Candidate, strips: tuple[int, ...]) -> float:
-    """About what the same bands take in more strips: each strip has tables, and rows that are as much shorter."""
-    memory, more = one.memory, math.prod(strips) / max(1, math.prod(one.plan.strips))
-    rows = memory.persistent - sum(one.plan.always.values()) + memory.arena
-    return memory.total + (more - 1) * memory.tables - (1 - 1 / more) * rows
+def _going_back(
+    search: _BandSearch, numbers: list[tuple[int, ...]], least: Candidate, before: Candidate
+) -> tuple[Candidate | None, Candidate]:
+    """The same for ever fewer strips, as long as these take less than those `before`."""
+    for strips in reversed(numbers):
+        fits, smallest = search.of(strips)
+        if fits is not None or smallest.memory.total >= before.memory.total:
+            return fits, min(least, smallest, key=_total)
+        before, least = smallest, min(least, smallest, key=_total)
+    return None, least
+
+
+def _total(one: Candidate) -> int:
+    return one.memory.total
 
 
 def _keeps_much(one: Candidate) -> bool:
     """Whether rows that are kept between bands take enough for another way of keeping them to be tried."""
-    return one.memory.persistent - sum(one.plan.always.values()) > (1 - LESS) * one.memory.total
+    return one.memory.persistent - sum(one.plan.always.values()) > MUCH * one.memory.total
 
 
 def _largest(least: Candidate) -> str:
@@ -140,116 +140,67 @@ def _largest(least: Candidate) -> str:
         "tensors that are needed whole take": whole,
         "rows kept between bands take": memory.persistent - whole,
         "a band takes": memory.arena,
+        "tables take": memory.tables,
     }
     name = max(parts, key=lambda part: parts[part])
     return f"{name} {parts[name] / MIB:.0f}"
 
 
 @dataclass(frozen=True)
-class Gain:
-    """By how many times the tables and the arena of taller bands were as large, when they took no less."""
-
-    tables: float
-    arena: float
-
-
-@dataclass(frozen=True)
-class _Candidates:
-    """Candidates of one number of strips and one way of keeping rows, by the height of their bands."""
+class _BandSearch:
+    """Looks for candidates within the limit, in bands of these heights, tall ones first."""
 
     planner: StreamPlanner
     slices: Collection[str]
     asked: MemoryLimit
-    strips: tuple[int, ...]
-    saved: float
-    known: Known
     full: Full
-    gains: dict[tuple[int, int, float], Gain]
-    made: dict[int, Candidate] = field(default_factory=dict)
+    heights: Sequence[int]
+    known: Known = field(default_factory=Known)
+    made: dict[Cut, Candidate] = field(default_factory=dict)
 
-    def of(self, rows: int) -> Candidate:
-        """The candidate in bands of `rows` rows."""
-        if rows not in self.made:
-            asked, plan = self.asked, self.planner.stream_plan(rows, self.strips, sample=True, saved=self.saved)
-            memory = self.full.get((rows, self.strips, self.saved)) or project_stream(
-                plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known
+    def candidate(self, cut: Cut) -> Candidate:
+        """What a cut takes."""
+        if cut not in self.made:
+            (rows, strips, saved), asked = cut, self.asked
+            plan = self.planner.stream_plan(rows, strips, sample=True, saved=saved)
+            memory = self.full.get(cut) or project_stream(
+                plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known, asked.limit
             )
-            self.made[rows] = Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
-        return self.made[rows]
+            self.made[cut] = Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
+        return self.made[cut]
 
+    def of(self, strips: tuple[int, ...]) -> tuple[Candidate | None, Candidate]:
+        """The fastest candidate of so many strips that fits, if any does, few rows saved or many, and one that takes
+        least."""
+        fits, least = self.tallest(strips, SHORT, self.heights)
+        if not _keeps_much(least):
+            return fits, least
+        if fits is None:
+            fits, other = self.tallest(strips, LONG, self.heights[-1:])
+            return fits, min(least, other, key=_total)
+        taller = self.heights[: self.heights.index(fits.plan.rows)]
+        long = self.tallest(strips, LONG, taller)[0] if taller else None  # where many rows are saved, taller is faster
+        return min((one for one in (fits, long) if one), key=lambda one: one.us), least
 
-def _either(
-    short: _Candidates, long: _Candidates, heights: list[int], near: int, saved: bool
-) -> tuple[Candidate | None, Candidate | None]:
-    """The fastest candidate that fits, few rows saved or many, or else the one that takes least. Those with many rows
-    `saved` are sought first where that took less in fewer strips; the others only where they may take less still."""
-    fits, one = _tallest(long if saved else short, heights, near)
-    known = fits or one
-    assert known is not None
-    at, others = heights.index(known.plan.rows), short if saved else long
-    if fits is not None:
-        worth = saved or (at > 0 and _keeps_much(fits))  # bands in which many rows are saved are faster if taller
-        other, _ = _tallest(others, *((heights, at) if saved else (heights[:at], at - 1))) if worth else (None, None)
-        return min((one for one in (fits, other) if one), key=lambda one: one.us), None
-    if not _keeps_much(known) or others.of(known.plan.rows).memory.total > NEARLY * known.memory.total:
-        return None, known
-    fits, other = _tallest(others, *((heights[at:], 0) if saved else (heights[: at + 1], at)))
-    return fits, min((one for one in (known, other) if one), key=lambda one: one.memory.total)
-
-
-def _tallest(candidates: _Candidates, heights: list[int], near: int) -> tuple[Candidate | None, Candidate | None]:
-    """The first candidate of descending heights that fits, since shorter bands only do more; or else the one that takes
-    least, which does not, sought from number `near` on."""
-    limit = candidates.asked.limit
-    one, high = _least(candidates, heights, near)
-    if one.memory.total > limit:
-        return None, one
-    candidates.planner.expect(())  # more strips are tried in few of these heights
-    fits, at, low = one, 0, 0  # the tallest often fits; the first that fits is in [low, high]
-    while low < high:
-        one = candidates.of(heights[at])
-        if one.memory.total <= limit:
-            fits, high = one, at
-        else:
-            low = at + 1
-        at = (low + high) // 2
-    return fits, None
-
-
-def _least(candidates: _Candidates, heights: list[int], near: int) -> tuple[Candidate, int]:
-    """A candidate that fits, with its number, or the one that takes least, going from number `near` on to taller bands,
-    or else to shorter ones, while they take less. Shorter bands hold less, but the shorter they are, the more run
-    ahead, and each of these has tables: so the shortest take least unless tables are large."""
-    at, one = near, candidates.of(heights[near])
-    for step in (-1, 1):
-        while one.memory.total > candidates.asked.limit and 0 <= at + step < len(heights):
-            if step < 0 and not _may_take_less(one, heights[at + step], candidates):
-                break
-            other = candidates.of(heights[at + step])
-            if other.memory.total >= one.memory.total:
-                if step < 0 and one.memory.tables and one.memory.arena:
-                    gain = Gain(other.memory.tables / one.memory.tables, other.memory.arena / one.memory.arena)
-                    candidates.gains[one.plan.rows, other.plan.rows, candidates.saved] = gain
-                break
-            at, one = at + step, other
-        if at != near:
-            break
-    return one, at
-
-
-def _may_take_less(one: Candidate, rows: int, candidates: _Candidates) -> bool:
-    """Whether taller bands, of so many `rows`, may take less. The arena grows as they do; tables are fewer of bands
-    that run ahead or are like no others: of bands twice as tall half. Where tensors do not advance in every band, rows
-    that are kept may be fewer too. What they saved in fewer strips is known."""
-    planner, gain = candidates.planner, candidates.gains.get((one.plan.rows, rows, candidates.saved))
-    if gain is not None:
-        return (1 - gain.tables) * one.memory.tables > (gain.arena - 1) * one.memory.arena
-    if one.memory.tables <= TABLES or planner.uneven or one.plan.rows < planner.coarsest:
-        return one.memory.tables > TABLES
-    sweeps = one.plan.sweeps
-    usual = UNLIKE * sum(sweep.times for sweep in sweeps) / sum(sweep.distinct * sweep.times for sweep in sweeps)
-    taller = rows / one.plan.rows
-    return (1 - usual) * one.memory.tables * (1 - 1 / taller) > one.memory.arena * (taller - 1)
+    def tallest(
+        self, strips: tuple[int, ...], saved: float, heights: Sequence[int]
+    ) -> tuple[Candidate | None, Candidate]:
+        """The candidate in the tallest bands that fits, if any does, since shorter ones only do more; and the one in
+        the shortest, which takes least."""
+        limit = self.asked.limit
+        fits = least = self.candidate((heights[-1], strips, saved))
+        if least.memory.total > limit:
+            return None, least
+        self.planner.expect(())  # more strips are tried in few of these heights
+        at, low, high = 0, 0, len(heights) - 1  # the tallest often fits; the first that fits is in [low, high]
+        while low < high:
+            one = self.candidate((heights[at], strips, saved))
+            if one.memory.total <= limit:
+                fits, high = one, at
+            else:
+                low = at + 1
+            at = (low + high) // 2
+        return fits, least
 
 
 def _heights(planner: StreamPlanner) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -24,6 +24,9 @@ from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
+LEAST_HELD, MOST_HELD = 4, 32  # bands of which tables are there at a time, where they are made as bands come:
+MANY_TABLES = 2**26  # bytes of tables from which on they are, as it takes seconds to make them all before the first
+MAKING = 4  # times what the tables of a band take, while they are made
 TYPICAL = 4  # bands that are looked at, where not every band computes some of each tensor
 ALIKE = 8  # rows: at multiples of so many, operators that skip or double rows are alike
 # By which a process grows while files are opened (packages imported for them), kernels compiled and loaded, helpers and
@@ -34,8 +37,8 @@ COMPILING = 192 * 2**20
 @dataclass(frozen=True)
 class StreamMemory:
     """Bytes of a run: what the process has before it (`runtime`) and grows by compiling; constants as kernels read
-    them; persistent tensors; the arena; scratch of all threads; tables of all distinct bands; buffers of readers and
-    writers."""
+    them; persistent tensors; the arena; scratch of all threads; tables of all distinct bands, or of `held` of them that
+    are there at a time; buffers of readers and writers."""
 
     runtime: int
     constants: int
@@ -44,6 +47,7 @@ class StreamMemory:
     scratch: int
     tables: int
     buffers: int
+    held: int | None = None
 
     @property
     def total(self) -> int:
@@ -60,11 +64,12 @@ def persistent_bytes(plan: StreamPlan) -> int:
 
 @dataclass(frozen=True)
 class SweepBytes:
-    """Bytes of one sweep: the arena, scratch of a thread, and tables."""
+    """Bytes of one sweep: the arena, scratch of a thread, and tables, of all bands and of one."""
 
     arena: int
     scratch: int
     tables: int
+    table: int
 
 
 @dataclass
@@ -85,16 +90,18 @@ def project_stream(
     runtime: int,
     buffers: int = 0,
     known: Known | None = None,
+    limit: int | None = None,
 ) -> StreamMemory:
     """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows. `known` keeps
-    what sweeps take that other plans of the same planner have too."""
+    what sweeps take that other plans of the same planner have too. Where all tables are beyond a `limit`, there are
+    those of a few bands at a time, as many as there is room for."""
     found = known or Known()
     slices = {name for name in slices if name not in plan.swept.axes.rolls}
     for number, one in enumerate(plan.sweeps):
         if one not in found.sweeps:
             found.sweeps[one] = _sweep_bytes(plan, number, slices, found)
     sweeps = [found.sweeps[one] for one in plan.sweeps]
-    return StreamMemory(
+    every = StreamMemory(
         runtime=runtime,
         constants=_constants(plan.plan),
         persistent=persistent_bytes(plan),
@@ -103,6 +110,17 @@ def project_stream(
         tables=sum(one.tables for one in sweeps),
         buffers=buffers,
     )
+    return every if limit is None else _with_few_tables(every, max((one.table for one in sweeps), default=0), limit)
+
+
+def _with_few_tables(every: StreamMemory, table: int, limit: int) -> StreamMemory:
+    """The memory with tables of some bands at a time, of at most so many bytes each, where all of them are many or
+    beyond the limit. One that is being made counts several times."""
+    if every.tables <= (LEAST_HELD + MAKING) * table or (every.tables <= MANY_TABLES and every.total <= limit):
+        return every
+    room = (limit - (every.total - every.tables)) // max(1, table) - MAKING
+    held = max(LEAST_HELD, min(MOST_HELD, room, every.tables // table))
+    return replace(every, tables=(held + MAKING) * table, held=held)
 
 
 def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: Known) -> SweepBytes:
@@ -114,6 +132,7 @@ def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: 
         arena=max(arena_bytes(band, plan.plan, slices) for band in usual),
         scratch=max((_scratch(band, unit, slices, known) for band in usual for unit in band.plan.subgraphs), default=0),
         tables=one.distinct * one.times * RECORD_BYTES * steps,
+        table=RECORD_BYTES * steps,
     )
 
 

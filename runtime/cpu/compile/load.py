@@ -61,7 +61,7 @@ class KernelLoader:
     """Kernels of one program. Helper processes compile the missing ones from the first `want` on; `load` gives all.
     They are `broad` where other sizes are likely to follow.
 
-    A context manager: leaving it leaves no helper behind.
+    A context manager: leaving it leaves no helper behind. It may be entered again for kernels that are wanted later.
     """
 
     def __init__(self, broad: bool = False) -> None:
@@ -145,6 +145,7 @@ class KernelLoader:
 
     def __exit__(self, *exc: object) -> None:
         self._compilation.__exit__(*exc)
+        self._compilation = Compilation()
 
 
 def _store() -> DiskCache:

@@ -1,9 +1,7 @@
 """Bands and strips are chosen within a limit, or refused with the least that would do, without lowering anything."""
 
 import re
-from dataclasses import replace
 from itertools import pairwise, product
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -19,12 +17,10 @@ from brickrt.plan.stream.choose_bands import (
     Candidate,
     MemoryLimit,
     TooLittleMemory,
-    _Candidates,
-    _least,
     _strips,
     choose_bands,
 )
-from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
+from brickrt.plan.stream.stream_memory import LEAST_HELD, MANY_TABLES, MOST_HELD, project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.plan.stream.strip_parts import strip_edges, strip_extents, strip_parts
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
@@ -95,8 +91,9 @@ def test_what_is_told_of_a_plan_is_what_runs(name: str, size: int, mib: int):
     assert bands[0] == bands[1] == sum(one.schedule.bands for one in runs.plan.sweeps)
 
 
-def test_bands_that_hold_least_are_found_where_tables_are_large(monkeypatch: pytest.MonkeyPatch):
-    """Many of the shortest bands run ahead, layer after layer, and each of them has tables."""
+def test_tables_that_are_many_are_those_of_few_bands(monkeypatch: pytest.MonkeyPatch):
+    """Many of the shortest bands run ahead, layer after layer, and each of them has tables, which are made as bands
+    come: so the shortest take least."""
     monkeypatch.setattr("brickrt.plan.stream.stream_memory.RECORD_BYTES", 2**15)
     names = ["x", *(f"t{k}" for k in range(23)), "y"]
     layers = [node("Conv", f"{a} w", b, pads=[1, 1, 1, 1]) for a, b in pairwise(names)]
@@ -107,8 +104,14 @@ def test_bands_that_hold_least_are_found_where_tables_are_large(monkeypatch: pyt
     least = refused.value.least
     plans = [network.stream_plan(rows, least.plan.strips, sample=True) for rows in (1, 2, 4, 8, 16, 32, 64)]
     slices = find_inplace_slices(network.plan)
-    totals = [project_stream(one, slices, 2, RUNTIME, SAMPLING).total for one in plans]
-    assert least.memory.total <= min(totals) < totals[0] and least.plan.rows > 1
+    every, few = (
+        [project_stream(one, slices, 2, RUNTIME, SAMPLING, limit=limit) for one in plans] for limit in (None, 1)
+    )
+    assert least.memory.total <= min(one.total for one in few) < min(one.total for one in every)
+    assert least.plan.rows == 1 and least.memory.held == LEAST_HELD and every[0].held is None
+    assert all(one.tables < both.tables for one, both in zip(few, every, strict=True) if one.held)
+    roomy = project_stream(plans[0], slices, 2, RUNTIME, limit=2**40)
+    assert every[0].tables > MANY_TABLES and roomy.held == MOST_HELD
 
 
 def odd_network(name: str) -> StreamPlanner:
@@ -198,24 +201,6 @@ def test_rows_that_are_kept_alike_are_looked_at_once():
     swept = planner_of(plan_of(network))
     short, long = (swept.stream_plan(8, (2,), sample=True, saved=saved).sweeps for saved in (SHORT, LONG))
     assert len(short) == len(long) and all(a is b for a, b in zip(short, long, strict=True))
-
-
-def test_taller_bands_that_saved_no_tables_are_not_tried_in_more_strips(monkeypatch: pytest.MonkeyPatch):
-    """There the arena does not tell, as bands are unlike each other."""
-    monkeypatch.setattr(StreamPlanner, "uneven", True)
-    swept, gains, tried = planner("unet", 256), {}, []
-    memory = StreamMemory(runtime=0, constants=0, persistent=0, arena=10 * MIB, scratch=0, tables=40 * MIB, buffers=0)
-
-    def of(self: _Candidates, rows: int) -> Candidate:
-        tried.append((self.strips, rows))
-        plan = SimpleNamespace(rows=rows, strips=self.strips)
-        return Candidate(plan, replace(memory, arena=memory.arena * rows // 8), 0.0)
-
-    monkeypatch.setattr(_Candidates, "of", of)
-    for strips in ((1,), (2,)):
-        asked = MemoryLimit(1, 2, RUNTIME)
-        _least(_Candidates(swept, (), asked, strips, SHORT, Known(), {}, gains), [16, 8], 1)
-    assert tried == [((1,), 8), ((1,), 16), ((2,), 8)]
 
 
 @pytest.mark.parametrize(("name", "size"), [("unet", 512), ("nafnet", 512), ("unet3d", 128)])

@@ -199,6 +199,19 @@ def _ended_after(bands, model, out, spilled=()):
     assert journal_path(out).exists()
 
 
+@pytest.mark.parametrize("model", [two_layers(), pools()], ids=["layers", "pools"])
+def test_programs_that_are_made_as_bands_come(model, tmp_path, monkeypatch):
+    """The files are those of a run whose programs are all made before it, and so they are of one that goes on."""
+    whole = run(model, pixels(), tmp_path / "whole.npy")
+    for name, few in {"MANY_TABLES": 0, "LEAST_HELD": 2, "MAKING": 0}.items():
+        monkeypatch.setattr(f"brickrt.plan.stream.stream_memory.{name}", few)
+    out = tmp_path / "y.npy"
+    _ended_after(whole.all_bands // 2, model, out)
+    report = run(model, pixels(), out, resume=True)
+    assert whole.memory.held is None and report.memory.held >= 2
+    assert 0 < report.bands < whole.all_bands and digest(out) == digest(tmp_path / "whole.npy")
+
+
 def test_a_run_that_was_ended_after_its_last_band(tmp_path):
     """Nothing is left to compute: the output gets its name."""
 

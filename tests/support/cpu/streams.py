@@ -41,11 +41,12 @@ def planner_of(plan: Plan) -> StreamPlanner:
 
 def run_stream(stream: StreamPlan, inputs: Arrays, threads: int) -> dict[str, np.ndarray]:
     """The outputs. All memory but the constants is filled with NaN at first, and what a band has to itself before each
-    band."""
-    graph = stream.plan.graph
-    program = StreamProgram(stream, host_isa(choose_engine("cpu").spec), threads, graph.constants)
+    band. Of some streams all programs are there at once, of others few at a time."""
+    graph, held = stream.plan.graph, (None, 2, 4)[stream.rows % 3]
+    program = StreamProgram(stream, host_isa(choose_engine("cpu").spec), threads, graph.constants, held=held)
     program.memory[:] = 255
-    program.programs = {key: _Forgetful(one) for key, one in program.programs.items()}
+    at = program._programs.at
+    program._programs.at = lambda place: _Forgetful(at(place))
     kinds = {name: graph.types[name] for name in graph.outputs}
     outputs = {name: np.full(kind.shape, 77, kind.dtype) for name, kind in kinds.items()}
     sources = {name: ArraySource(inputs[name]) for name in graph.inputs}
