@@ -40,7 +40,7 @@ JUMPS = 2  # times the usual rows: what a band computes at most where few rows o
 FAR = 8  # times the usual rows that would be computed at once, where rows of a tensor are read that far apart
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Read:
     """Input `i` of node `k`: the boxes of the output and the regions of the input that they read, [bands] each."""
 
@@ -208,6 +208,7 @@ class _Scheduler:
         self.known = {n for n, level in swept.collected.items() if level < number} | network.resident
         bands = max(1, -(-network.tall // rows))
         self.sampled = most is not None and most < bands
+        self.columns = Columns(least=UNREAD) if self.sampled else network.columns  # a sample is soon given up
         self.bands = ahead + (most if most is not None and most < bands else bands)
         self.idle = np.full(len(parts), ahead)  # bands at the beginning that compute nothing, of each part
         self.needed: dict[str, Boxes] = {}
@@ -215,10 +216,8 @@ class _Scheduler:
         for name in self.targets:
             self.needed[name] = joined([self._target(name, rows, part.get(name)) for part in parts])
         sinks = tuple(name for name in self.targets if name in filed)
-        self.found = [
-            BandSchedule(graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained)
-            for _ in parts
-        ]
+        like = graph, (), self.targets, self.axes, self.bands, ahead, rows, (), sinks, swept.chained
+        self.found = [BandSchedule(*like) for _ in parts]
 
     def _target(self, name: str, rows: int, part: Boxes | None) -> Boxes:
         """The bands of a target: of each the same share of its rows; of last rows all in the last band. A row of a file
@@ -284,7 +283,7 @@ class _Scheduler:
 
     def _node(self, k: int, local: dict[str, Boxes], inner: Collection[str]) -> None:
         """What a node reads; of the tensors `inner` to its unit it is `local`."""
-        node, columns = self.graph.nodes[k], self.network.columns
+        node, columns = self.graph.nodes[k], self.columns
         boxes = local[node.output]
         made = [BandBoxes.of(one, columns) for one in self._parts(boxes)]
         idle = boxes.empty[:, None] if boxes.some_empty else None
@@ -352,7 +351,7 @@ class _Scheduler:
         keep = np.minimum(np.minimum.accumulate(read[:, ::-1], axis=1)[:, ::-1], lo)
         across = boxes_around(computed, self._by_part(~computed.empty))
         for at, found in enumerate(self.found):
-            found.rows[name] = self.network.columns.rows(SweptRows(keep[at], lo[at], hi[at]))
+            found.rows[name] = self.columns.rows(SweptRows(keep[at], lo[at], hi[at]))
             found.across[name] = across[at]
         return computed
 
@@ -362,7 +361,7 @@ class _Scheduler:
         read = np.where(some, region.lo[:, self.axes.of(name)], UNREAD)
         first = np.minimum.accumulate(read[::-1])[::-1]
         first = np.minimum(first, first[first < UNREAD].max(initial=0))
-        found.rows[name] = self.network.columns.rows(SweptRows(first, first, first))
+        found.rows[name] = self.columns.rows(SweptRows(first, first, first))
         found.across[name] = box_around(region, some)
 
     def _reached(self, name: str, needed: Boxes, some: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

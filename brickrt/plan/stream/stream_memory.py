@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -23,6 +23,7 @@ from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
+READ_BYTES = 3600  # of what a schedule has of one input of a node, its share of the rows of tensors included, about
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
 LEAST_HELD, MOST_HELD = 4, 32  # bands of which tables are there at a time, where they are made as bands come:
 MANY_TABLES = 2**26  # bytes of tables from which on they are, as it takes seconds to make them all before the first
@@ -37,8 +38,8 @@ COMPILING = 192 * 2**20
 @dataclass(frozen=True)
 class StreamMemory:
     """Bytes of a run: what the process has before it (`runtime`) and grows by compiling; constants as kernels read
-    them; persistent tensors; the arena; scratch of all threads; tables of all distinct bands, or of `held` of them that
-    are there at a time; buffers of readers and writers."""
+    them; persistent tensors; the arena; scratch of all threads; schedules, and tables of all distinct bands, or of
+    `held` of them that are there at a time; buffers of readers and writers."""
 
     runtime: int
     constants: int
@@ -64,12 +65,13 @@ def persistent_bytes(plan: StreamPlan) -> int:
 
 @dataclass(frozen=True)
 class SweepBytes:
-    """Bytes of one sweep: the arena, scratch of a thread, and tables, of all bands and of one."""
+    """Bytes of one sweep: the arena, scratch of a thread, tables, of all bands and of one, and its schedule."""
 
     arena: int
     scratch: int
     tables: int
     table: int
+    schedule: int
 
 
 @dataclass
@@ -107,20 +109,21 @@ def project_stream(
         persistent=persistent_bytes(plan),
         arena=max((one.arena for one in sweeps), default=0),
         scratch=threads * (max((one.scratch for one in sweeps), default=0) + WORKSPACE),
-        tables=sum(one.tables for one in sweeps),
+        tables=sum(one.tables + one.schedule for one in sweeps),
         buffers=buffers,
     )
-    return every if limit is None else _with_few_tables(every, max((one.table for one in sweeps), default=0), limit)
+    return every if limit is None else _with_few_tables(every, sweeps, limit)
 
 
-def _with_few_tables(every: StreamMemory, table: int, limit: int) -> StreamMemory:
-    """The memory with tables of some bands at a time, of at most so many bytes each, where all of them are many or
-    beyond the limit. One that is being made counts several times."""
-    if every.tables <= (LEAST_HELD + MAKING) * table or (every.tables <= MANY_TABLES and every.total <= limit):
+def _with_few_tables(every: StreamMemory, sweeps: Sequence[SweepBytes], limit: int) -> StreamMemory:
+    """The memory with tables of some bands at a time, where all of them are many or beyond the limit. One that is being
+    made counts several times."""
+    tables, table = sum(one.tables for one in sweeps), max((one.table for one in sweeps), default=0)
+    if tables <= (LEAST_HELD + MAKING) * table or (tables <= MANY_TABLES and every.total <= limit):
         return every
-    room = (limit - (every.total - every.tables)) // max(1, table) - MAKING
-    held = max(LEAST_HELD, min(MOST_HELD, room, every.tables // table))
-    return replace(every, tables=(held + MAKING) * table, held=held)
+    room = (limit - (every.total - tables)) // max(1, table) - MAKING
+    held = max(LEAST_HELD, min(MOST_HELD, room, tables // table))
+    return replace(every, tables=every.tables - tables + (held + MAKING) * table, held=held)
 
 
 def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: Known) -> SweepBytes:
@@ -133,6 +136,7 @@ def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: 
         scratch=max((_scratch(band, unit, slices, known) for band in usual for unit in band.plan.subgraphs), default=0),
         tables=one.distinct * one.times * RECORD_BYTES * steps,
         table=RECORD_BYTES * steps,
+        schedule=one.times * READ_BYTES * len(one.schedule.reads),
     )
 
 

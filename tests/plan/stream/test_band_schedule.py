@@ -145,7 +145,7 @@ def test_schedules_do_not_depend_on_those_made_before(seed: int, rows: int) -> N
         assert (a.schedule.bands, a.schedule.ahead) == (b.schedule.bands, b.schedule.ahead)
         assert a.storage.persistent == b.storage.persistent
         for name, one in a.schedule.rows.items():
-            for ends, others in zip((one.keep, one.lo, one.hi), vars(b.schedule.rows[name]).values(), strict=True):
+            for ends, others in zip(*((r.keep, r.lo, r.hi) for r in (one, b.schedule.rows[name])), strict=True):
                 np.testing.assert_array_equal(ends, others, name)
         assert any(one.lo[0] < one.hi[0] for one in a.schedule.rows.values()) or not a.schedule.ahead
 

@@ -11,7 +11,7 @@ import numpy as np
 from brickrt.ops.types import Boxes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class SweptRows:
     """Rows of one tensor, int64 [bands]: a band computes [lo, hi), and holds [keep, hi) while it runs. Of a tensor that
     is known whole, from a pass before, it computes none: all three are the first row that is still read."""
@@ -51,14 +51,17 @@ class SweptRows:
 
 
 UNREAD = np.iinfo(np.int64).max  # a row behind all others: the first that is read where none is
-MANY_BANDS = 512  # fewer have little to keep
+MANY_BANDS = 64  # fewer have little to keep
 
 
 class Columns:
-    """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows."""
+    """Keeps arrays of numbers by band, each once: many tensors, and strips, have the same rows. Arrays of fewer bands
+    than `least` stay as they are."""
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = MANY_BANDS) -> None:
+        self.least = least
         self.known: dict[bytes, np.ndarray] = {}
+        self.single: dict[int, np.ndarray] = {}
 
     def kept(self, values: np.ndarray) -> np.ndarray:
         """The values, [bands], or one where all are the same."""
@@ -67,25 +70,30 @@ class Columns:
 
     def each(self, table: np.ndarray) -> tuple[np.ndarray, ...]:
         """The columns of a table, [bands] each, or of many bands one value where all are the same."""
-        if len(table) < MANY_BANDS:
+        if len(table) < self.least:
             return tuple(table.T)
-        first, moves = table[:1].copy(), np.logical_or.reduce(table != table[:1], axis=0).tolist()
-        return tuple([self._once(table[:, k]) if differs else first[:, k] for k, differs in enumerate(moves)])
+        first, moves = table[0].tolist(), np.logical_or.reduce(table != table[:1], axis=0).tolist()
+        return tuple([self._once(table[:, k]) if differs else self._one(first[k]) for k, differs in enumerate(moves)])
 
     def _once(self, values: np.ndarray) -> np.ndarray:
         values = np.ascontiguousarray(values)
         key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
         return self.known.setdefault(key, values)
 
+    def _one(self, value: int) -> np.ndarray:
+        if value not in self.single:
+            self.single[value] = np.array([value], np.int64)
+        return self.single[value]
+
     def rows(self, rows: SweptRows) -> SweptRows:
         """The same rows, kept."""
         shape = rows.lo.shape
-        if len(rows.lo) < MANY_BANDS:
+        if len(rows.lo) < self.least:
             return rows
         return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class BandBoxes:
     """A box of each of so many `bands`, an array for each axis and end."""
 
