@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections.abc import Iterable
 from weakref import WeakSet
@@ -59,7 +58,6 @@ def test_the_right_program_runs_and_few_are_there(numbers: list[int], held: int 
     assert programs.expect(order)
     for _ in range(times):
         run(programs, order)
-    gc.collect()
     assert series.most <= (held or 8)
     assert series.made >= len(set(order)) and (held is not None or series.made == len(set(order)))
 
