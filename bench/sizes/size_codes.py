@@ -29,7 +29,7 @@ from brickrt.graph.onnx_import.source import load
 from brickrt.ops.cpu.emit.size_program import SizeProgram
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.sized_kernel import emit_sized, outline
+from brickrt.ops.cpu.sized_kernel import emit_sized, outline, outlines_of_larger
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
 from brickrt.runtime.cpu.argument_table import host_places
 from brickrt.runtime.cpu.compile.host_isa import LESSER, host_isa
@@ -55,6 +55,9 @@ class CodeCounter:
         shape = outline(kernel)
         known = self.codes.get(shape.text, [])
         if any(program.table(shape.numbers) is not None for program in known):
+            return None
+        larger = outlines_of_larger(kernel) if kernel.sized else ()
+        if any(program.table(one.numbers) is not None for one in larger for program in self.codes.get(one.text, [])):
             return None
         why = failing(known[0], shape.numbers) if known else self.differing(shape.text)
         _, table = emit_sized(replace(kernel, broad=True), "kernel")  # as those of networks of open sizes are

@@ -6,7 +6,7 @@ the same answers to what the emitter asked of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -57,8 +57,8 @@ class Outline:
     look_ups: np.ndarray = field(compare=False)
 
 
-def outline(kernel: Kernel) -> Outline:
-    """The kernel with numbers left open, and these."""
+def outline(kernel: Kernel, also_open: int | None = None) -> Outline:
+    """The kernel with numbers left open, and these; with extents of `also_open` among them, however small."""
     numbers: list[int] = []
     hole = OpenPlace()
 
@@ -66,8 +66,16 @@ def outline(kernel: Kernel) -> Outline:
         numbers.append(number)
         return hole
 
-    opened = opened_kernel(kernel, take)
+    opened = opened_kernel(kernel, take, also_open)
     return Outline(f"{type(kernel).__name__} {opened!r}", tuple(numbers), in_words(kernel.look_ups()))
+
+
+def outlines_of_larger(kernel: Kernel) -> Iterator[Outline]:
+    """Its outlines with an extent left open that is so small that the kernel's own code knows it: that of a kernel of
+    larger extents, whose code may be good for it too."""
+    extents = (extent for operand in (kernel.out, *kernel.ins) for extent in operand.shape)
+    for extent in sorted({extent for extent in extents if 1 < extent < kernel.least_open}):
+        yield outline(kernel, extent)
 
 
 def in_words(tables: Sequence[np.ndarray]) -> np.ndarray:
@@ -96,16 +104,20 @@ def compiled_code(kernel: Kernel, symbol: str) -> SizedCode:
     return SizedCode(symbol, SizeProgram.of(table.answers, table.entries), image)
 
 
-def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
+def opened_kernel(kernel: Kernel, take: Take, also_open: int | None = None) -> Kernel:
     """The kernel with what `take` gives in place of each number that is left open, always in the same order."""
     if not kernel.sized:
         return kernel
-    out = _opened(kernel.out, kernel, None, take)
+
+    def opened(operand: Operand, i: int | None) -> Operand:
+        return _opened(operand, kernel, i, take, also_open)
+
+    out = opened(kernel.out, None)
     ins = tuple(
-        operand if packed and not kernel.opens_packed(i) else _opened(operand, kernel, i, take)
+        operand if packed and not kernel.opens_packed(i) else opened(operand, i)
         for i, (operand, packed) in enumerate(zip(kernel.ins, kernel.packed, strict=True))
     )
-    ahead = tuple(replace(p, operand=_opened(p.operand, kernel, None, take)) for p in kernel.prefetched)
+    ahead = tuple(replace(p, operand=opened(p.operand, None)) for p in kernel.prefetched)
     shape = tuple(take(n) if k in kernel.open_classes else n for k, n in enumerate(kernel.shape_class))
     pace = None if kernel.prefetch_bytes is None else take(kernel.prefetch_bytes)
     op, decided = kernel.opened_op(take)
@@ -115,12 +127,12 @@ def opened_kernel(kernel: Kernel, take: Take) -> Kernel:
     )
 
 
-def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take) -> Operand:
+def _opened(operand: Operand, kernel: Kernel, i: int | None, take: Take, also_open: int | None) -> Operand:
     """An operand that lies as input `i` or the output does, with extents left open, and with them the strides of
     dimensions outside of them, and of one element alone. That stays one: it may be broadcast. The innermost stride is
     known."""
     extents, rank, least, dims = operand.shape, operand.rank, kernel.least_open, kernel.open_dims(i)
-    opened = [d for d in dims if d < rank and extents[d] >= least]
+    opened = [d for d in dims if d < rank and (extents[d] >= least or extents[d] == also_open)]
     shape = tuple([take(extent) if d in opened else extent for d, extent in enumerate(extents)])
     last = max(opened, default=0)
     alone = [d for d in dims if d < rank - 1 and extents[d] == 1]

@@ -13,7 +13,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.sized_kernel import Outline, SizedCode, outline
+from brickrt.ops.cpu.sized_kernel import Outline, SizedCode, outline, outlines_of_larger
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cpu.compile.code_cache import CODE_CACHE
 from brickrt.runtime.cpu.compile.compile_pool import Compilation
@@ -77,8 +77,8 @@ class KernelLoader:
         shape = outline(kernel)
         wanted = WantedKernel(shape, outline_digest(shape))
         self._wanted.append(wanted)
-        found = CODE_CACHE.find(self._store, wanted.digest, shape)
-        if found is not None:
+        found = CODE_CACHE.find(self._store, wanted.digest, shape) or (self._broad and self._of_larger(kernel))
+        if found:
             wanted.found(*found)
             return wanted.sizes
         waiting = self._missing.setdefault(wanted.digest, [])
@@ -88,6 +88,13 @@ class KernelLoader:
             self._ask(wanted.digest, kernel)
         waiting.append((wanted, kernel))
         return wanted.sizes
+
+    def _of_larger(self, kernel: Kernel) -> tuple[SizedCode, np.ndarray] | None:
+        """Code of kernels of larger extents that is good for this one: of a network of open sizes there may be some,
+        and each small size would otherwise have code of its own."""
+        shapes = outlines_of_larger(kernel) if kernel.sized else ()
+        found = (CODE_CACHE.find(self._store, outline_digest(shape), shape) for shape in shapes)
+        return next((each for each in found if each is not None), None)
 
     def load(self, progress: KernelProgress | None = None) -> tuple[list[LoadedObjects], list[int]]:
         """Libraries of all kernels, and the kernels' addresses in the order they were wanted. What programs of this

@@ -9,9 +9,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from llvmlite import ir
 
+from brickrt import Runtime
 from brickrt.ops.cpu.emit.llvm_types import I64
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.sized_kernel import outline
@@ -22,6 +24,7 @@ from brickrt.runtime.cpu.compile.load import KernelLoader, load_module
 from brickrt.runtime.cpu.compile.native_function import NativeFunction
 from brickrt.runtime.progress import KernelProgress
 from tests.support.cpu.small_kernels import ISA, kernels
+from tests.support.graphs.onnx_models import model, node, tensor
 
 
 def load(made: list[Kernel], progress: KernelProgress | None = None) -> list[int]:
@@ -98,3 +101,15 @@ def test_a_module_is_compiled_once_and_works_on_words(folder, monkeypatch):
         assert list(words) == [5, 7, 42]
         monkeypatch.setattr(loading, "to_object", lambda *_: pytest.fail("compiled again"))
     assert len(list(folder.iterdir())) == 1
+
+
+@pytest.mark.parametrize("perm", [[0, 2, 1, 3], [0, 2, 3, 1], [3, 1, 0, 2]])
+def test_small_sizes_run_the_code_of_larger_ones(folder, perm):
+    """A network of open sizes compiles its first one alone, and what it copies is right at each."""
+    compiled, transposed = [], model([node("Transpose", "x", "y", perm=perm)], [tensor("x", ["N", "L", 4, 12])])
+    runtime = Runtime(transposed, device="cpu", progress=lambda what, done, total: compiled.append((what, done)))
+    for n, length in ((1, 40), (1, 19), (1, 15), (1, 3), (1, 2), (1, 16), (1, 13)):
+        compiled.clear()
+        x = np.random.default_rng(length).standard_normal((n, length, 4, 12)).astype(np.float32)
+        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], x.transpose(perm))
+        assert any(done for what, done in compiled if what.startswith("compile")) == (length == 40), length
