@@ -30,6 +30,7 @@ from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.stream.row_axes import RowAxes
+from brickrt.plan.stream.rows.row_reach import row_reach
 from brickrt.plan.stream.rows.swept_rows import UNREAD, BandBoxes, Columns, SweptRows, box_around, boxes_around, joined
 from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
@@ -124,8 +125,14 @@ class Network:
             return self.ahead[number, rows]
         before = [(other, ahead * height) for (other, height), ahead in self.ahead.items() if other <= number]
         nearest = max((other for other, _ in before), default=0)
-        known = max((image_rows for other, image_rows in before if other == nearest), default=0)
+        known = max((image_rows for other, image_rows in before if other == nearest), default=self.reach)
         return min(-(-known // rows) + SPARE_AHEAD, MOST_AHEAD)
+
+    @cached_property
+    def reach(self) -> int:
+        """See `row_reach`."""
+        axes = self.swept.axes
+        return row_reach(self.graph, axes.axes, axes.usual, self.tall)
 
     @cached_property
     def backwards(self) -> list[tuple[int, Subgraph, str, list[Node]]]:
@@ -168,22 +175,6 @@ def schedule_parts(
             network.ahead[number, rows] = max(one.ahead for one in found)
             return found
         ahead = min(max(ahead + scheduler.late, 4 * ahead), MOST_AHEAD)
-
-
-def computed_nodes(network: Network, number: int) -> set[int]:
-    """The nodes that pass `number` may compute: what its targets are made of, but for what earlier passes leave."""
-    graph, swept = network.graph, network.swept
-    known = {n for n, level in swept.collected.items() if level < number} | network.resident
-    known |= {name for name in network.spilled if swept.level[name] < number}
-    filed = (*graph.outputs, *network.spilled)
-    names = {name for name in (*swept.collected, *filed) if swept.level.get(name) == number}
-    found = set[int]()
-    for k in reversed(range(len(graph.nodes))):
-        node = graph.nodes[k]
-        if node.output in names and node.output not in known:
-            found.add(k)
-            names.update(node.inputs)
-    return found
 
 
 class _Scheduler:

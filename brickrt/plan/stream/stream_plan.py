@@ -18,7 +18,7 @@ from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, Cuts, plan_band, plan_resident
 from brickrt.plan.stream.band_range import BandRange, band_range
-from brickrt.plan.stream.band_schedule import BandSchedule, Network, computed_nodes, schedule_parts, schedule_pass
+from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_parts, schedule_pass
 from brickrt.plan.stream.band_storage import (
     SHORT,
     BandStorage,
@@ -323,7 +323,7 @@ class StreamPlanner:
         rows = rows if self.uneven else min(rows, SAMPLED_ROWS)
         found, certain = list[float](), list[set[int]]()
         for number in range(self.network.swept.passes):
-            here = unlike & computed_nodes(self.network, number)
+            here = unlike & _computed_nodes(self.network, number)
             if not here and not self.uneven:
                 found.append(0.0)
                 continue
@@ -371,6 +371,22 @@ class StreamPlanner:
 def _maker(graph: Graph, name: str) -> Op | None:
     """The operator that makes a tensor; None of an input."""
     return graph.nodes[graph.producers[name]].op if name in graph.producers else None
+
+
+def _computed_nodes(network: Network, number: int) -> set[int]:
+    """The nodes that pass `number` may compute: what its targets are made of, but for what earlier passes leave."""
+    graph, swept = network.graph, network.swept
+    known = {n for n, level in swept.collected.items() if level < number} | network.resident
+    known |= {name for name in network.spilled if swept.level[name] < number}
+    filed = (*graph.outputs, *network.spilled)
+    names = {name for name in (*swept.collected, *filed) if swept.level.get(name) == number}
+    found = set[int]()
+    for k in reversed(range(len(graph.nodes))):
+        node = graph.nodes[k]
+        if node.output in names and node.output not in known:
+            found.add(k)
+            names.update(node.inputs)
+    return found
 
 
 def _resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
