@@ -16,7 +16,7 @@ from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.room import available_bytes
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.graph.time_budget import preparing
+from brickrt.graph.time_budget import not_counted, preparing
 from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
@@ -140,7 +140,8 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
             raise
         plan = least.plan
         if whole:
-            plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
+            with not_counted():
+                plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
         return replace(least, plan=plan, memory=memory)
 
 

@@ -69,12 +69,13 @@ class StreamProgram:
     def _order(self, work: Sequence[SweepWork]) -> list[Key]:
         """What runs, one after the other: bands, and what runs between sweeps."""
         bands = {one.sweep: one for one in work}
-        found = list[Key]()
+        found, known = list[Key](), dict[Key, Key]()  # of bands that are alike one key: there may be 100,000s of them
         for number in range(len(self.plan.sweeps) + 1):
             if number in self._resident:
                 found.append((number, BETWEEN, frozenset()))
             if (one := bands.get(number)) is not None:
-                found += (self._key(one, band) for band in range(one.bands.first, one.bands.end))
+                keys = (self._key(one, band) for band in range(one.bands.first, one.bands.end))
+                found += (known.setdefault(key, key) for key in keys)
         return found
 
     def _lowered(self, key: Key) -> TaskGraph:

@@ -29,8 +29,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.halo import whole_blocks
 from brickrt.plan.geometry.row_bands import with_rows
-from brickrt.plan.stream.row_axes import RowAxes
-from brickrt.plan.stream.rows.row_reach import row_reach
+from brickrt.plan.stream.row_axes import RowAxes, row_reach
 from brickrt.plan.stream.rows.swept_rows import UNREAD, BandBoxes, Columns, SweptRows, box_around, boxes_around, joined
 from brickrt.plan.stream.swept_tensors import SweptTensors
 from brickrt.plan.subgraph import Subgraph
@@ -125,14 +124,9 @@ class Network:
             return self.ahead[number, rows]
         before = [(other, ahead * height) for (other, height), ahead in self.ahead.items() if other <= number]
         nearest = max((other for other, _ in before), default=0)
-        known = max((image_rows for other, image_rows in before if other == nearest), default=self.reach)
+        nearby = [image_rows for other, image_rows in before if other == nearest]
+        known = max(nearby) if nearby else row_reach(self.graph, self.swept.axes, self.tall)
         return min(-(-known // rows) + SPARE_AHEAD, MOST_AHEAD)
-
-    @cached_property
-    def reach(self) -> int:
-        """See `row_reach`."""
-        axes = self.swept.axes
-        return row_reach(self.graph, axes.axes, axes.usual, self.tall)
 
     @cached_property
     def backwards(self) -> list[tuple[int, Subgraph, str, list[Node]]]:
@@ -262,6 +256,7 @@ class _Scheduler:
             assert isinstance(node.op, Segmented)
             self._note(node.output, node.op.made_of(boxes))
         self._inside(unit, boxes)
+        del self.needed[output]  # nothing before reads it
         return True
 
     def _inside(self, unit: Subgraph, boxes: Boxes) -> None:
@@ -294,13 +289,25 @@ class _Scheduler:
                 self._need(name, region)
 
     def _region(self, node: Node, i: int, boxes: Boxes, idle: np.ndarray | None) -> Boxes:
-        """What a node reads of an input; nothing for boxes that are empty."""
+        """What a node reads of an input; no rows for boxes that are empty."""
         name, ins = node.inputs[i], self.graph.ins(node)
         region = node.op.region(i, boxes, ins, self.graph.out(node))
         if idle is not None:
-            region = Boxes(region.lo, np.where(idle, region.lo, region.hi))
+            region = self._without_rows(region, idle, self.axes.of(name))
         blocks = self.network.blocks
         return whole_blocks(region, blocks[name], ins[i].shape) if name in blocks else region
+
+    def _without_rows(self, region: Boxes, idle: np.ndarray, axis: int) -> Boxes:
+        """Regions of which those of `idle` bands are empty, with the columns that other bands read: numbers that are
+        the same for all bands are kept once."""
+        if axis >= region.rank:
+            return Boxes(region.lo, np.where(idle, region.lo, region.hi))
+        first = self._by_part(~idle).argmax(axis=1) + self.bands * np.arange(len(self.found))
+        usual = region.take(first).copies(self.bands)
+        found = Boxes(np.where(idle, usual.lo, region.lo), np.where(idle, usual.hi, region.hi))
+        found.lo[:, axis] = region.lo[:, axis]
+        found.hi[:, axis] = np.where(idle[:, 0], region.lo[:, axis], region.hi[:, axis])
+        return found
 
     def _from_the_first(self, name: str, region: Boxes, boxes: Boxes) -> Boxes:
         """All rows of a part that is joined last, from the band on that joins the first, or gives the first results:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -23,7 +23,7 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.layout import Layout
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_schedule import BandSchedule
-from brickrt.plan.stream.rows.swept_rows import SweptRows
+from brickrt.plan.stream.rows.swept_rows import Columns, SweptRows
 
 Kind = Literal["whole", "collected", "ring", "saved", "arena"]
 FILE_BANDS = 2  # bands after which a ring that is read or written meanwhile is full: its rows move in every second one
@@ -93,11 +93,17 @@ def persistent_offsets(persistent: Mapping[str, int]) -> tuple[dict[str, int], i
 
 
 def store_pass(
-    plan: Plan, schedule: BandSchedule, always: Mapping[str, int], common: Mapping[str, Shape], saved: float = SHORT
+    plan: Plan,
+    schedule: BandSchedule,
+    always: Mapping[str, int],
+    common: Mapping[str, Shape],
+    columns: Columns,
+    saved: float = SHORT,
 ) -> BandStorage:
     """Storage for all tensors of a sweep; `always` are tensors that every sweep has, whole, with their bytes, and
-    `common` the extents of the others across their rows. A tensor whose kept rows are at most the share `saved` of a
-    band's is saved: that takes time to copy them twice, and often less memory than a ring."""
+    `common` the extents of the others across their rows; `columns` keep numbers by band. A tensor whose kept rows are
+    at most the share `saved` of a band's is saved: that takes time to copy them twice, and often less memory than a
+    ring."""
     graph = plan.graph
     tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in always}
     persistent = dict(always)
@@ -107,6 +113,8 @@ def store_pass(
         layout, lanes, axis = plan.layouts[name], plan.device.lanes, schedule.axes.of(name)
         row = math.prod(stored_shape(graph.types[name], common[name], layout, lanes)[axis + 1 :])
         found = tensors[name] = _stored(name, rows, schedule, common[name], row, saved)
+        if found.starts is not None:
+            found = tensors[name] = replace(found, starts=columns.whole(found.starts))
         if found.kind == "ring":
             persistent[name] = stored_bytes(graph.types[name], found.extents, layout, lanes)
         elif found.kind == "saved":

@@ -7,8 +7,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from brickrt.graph.errors import BrickError
+from brickrt.graph.time_budget import not_counted
 from brickrt.plan.stream.band_storage import LONG, SHORT
-from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream
+from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream, schedule_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
 from brickrt.plan.stream.strip_parts import strip_edges
@@ -67,9 +68,10 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
             refused.append(smallest)
             break
         plan = best.plan
-        if whole:
-            plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
-        memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers, limit=asked.limit)
+        with not_counted():  # as long as it takes for the bands of which there is room for the schedules
+            if whole:
+                plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
+            memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers, limit=asked.limit)
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
             return best
@@ -176,7 +178,7 @@ class _BandSearch:
         if not _keeps_much(least):
             return fits, least
         if fits is None:
-            fits, other = self.tallest(strips, LONG, self.heights[-1:])
+            fits, other = self.tallest(strips, LONG, [least.plan.rows])
             return fits, min(least, other, key=_total)
         taller = self.heights[: self.heights.index(fits.plan.rows)]
         long = self.tallest(strips, LONG, taller)[0] if taller else None  # where many rows are saved, taller is faster
@@ -185,12 +187,13 @@ class _BandSearch:
     def tallest(
         self, strips: tuple[int, ...], saved: float, heights: Sequence[int]
     ) -> tuple[Candidate | None, Candidate]:
-        """The candidate in the tallest bands that fits, if any does, since shorter ones only do more; and the one in
-        the shortest, which takes least."""
+        """The candidate in the tallest bands that fits, if any does, since shorter ones only do more; and the one that
+        takes least."""
         limit = self.asked.limit
-        fits = least = self.candidate((heights[-1], strips, saved))
+        fits = least = self.least(strips, saved, heights)
         if least.memory.total > limit:
             return None, least
+        heights = heights[: heights.index(least.plan.rows) + 1]
         self.planner.expect(())  # more strips are tried in few of these heights
         at, low, high = 0, 0, len(heights) - 1  # the tallest often fits; the first that fits is in [low, high]
         while low < high:
@@ -201,6 +204,17 @@ class _BandSearch:
                 low = at + 1
             at = (low + high) // 2
         return fits, least
+
+    def least(self, strips: tuple[int, ...], saved: float, heights: Sequence[int]) -> Candidate:
+        """The candidate that takes least, or the shortest that fits. Shorter bands hold less, but of thousands of them
+        a deep network's schedule takes more: as their number does, while what they hold grows with their height."""
+        one = self.candidate((heights[-1], strips, saved))
+        schedule, rest = schedule_bytes(one.plan), one.memory.arena + one.memory.tables
+        if one.memory.total <= self.asked.limit or 2 * schedule < rest:
+            return one
+        taller = one.plan.rows * math.sqrt(schedule / max(1, rest - schedule))
+        at = min(heights, key=lambda rows: abs(math.log(rows / taller)))
+        return min(one, self.candidate((at, strips, saved)), key=_total)
 
 
 def _heights(planner: StreamPlanner) -> list[int]:

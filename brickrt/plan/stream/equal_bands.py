@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 
 import numpy as np
 
@@ -31,6 +30,9 @@ from brickrt.plan.stream.row_axes import RowAxes
 PERIOD = 64  # rows after which what is resized or taken repeats, where it does: factors are mostly powers of two
 EDGE = 2  # bands at the end of a sample that need not be like those before them
 
+FACTORS = np.array(  # odd, of about as many ones as zeros
+    [[0xBF58476D1CE4E5B9, 0x94D049BB133111EB], [0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53]], np.uint64
+)
 SAME_ROWS = (Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
 
 
@@ -51,15 +53,35 @@ def equal_bands(schedule: BandSchedule) -> np.ndarray:
         output = schedule.graph.nodes[read.k].output
         if output not in first:
             first[output] = read.boxes.lo[:, schedule.axes.of(output)]
-    found: dict[bytes, np.ndarray] = {}  # many are the same, or of one number
-    parts = (_read(schedule, _ReadBoxes(read.k, read.i, read.boxes, read.region), first) for read in schedule.reads)
-    for column in chain(_stored(schedule), chain.from_iterable(parts)):
-        if bool((column != column[:1]).any()):
-            column = np.ascontiguousarray(column, np.int64)
-            found.setdefault(hashlib.blake2b(column.tobytes(), digest_size=16).digest(), column)
-    table = np.stack(list(found.values()), axis=1) if found else np.zeros((schedule.bands, 1), np.int64)
-    _, bands, which = np.unique(table, axis=0, return_index=True, return_inverse=True)
+    sums = _Digests(schedule.bands)
+    for column in _stored(schedule):
+        sums.add(column)
+    for read in schedule.reads:
+        for column in _read(schedule, _ReadBoxes(read.k, read.i, read.boxes, read.region), first):
+            sums.add(column)
+    _, bands, which = np.unique(sums.words, axis=0, return_index=True, return_inverse=True)
     return bands[which.reshape(-1)].astype(np.int64)
+
+
+class _Digests:
+    """A digest of each band's numbers, uint64 [bands, 2]: the numbers themselves, of a deep network's thousands of
+    bands, would take gigabytes. Each number is mixed in by multiplications (Steele, Lea and Flood, "Fast splittable
+    pseudorandom number generators", OOPSLA 2014), so that two bands' digests agree by chance once in 2**128."""
+
+    def __init__(self, bands: int) -> None:
+        self.words = np.zeros((bands, 2), np.uint64)
+
+    def add(self, column: np.ndarray) -> None:
+        """Adds a number for each band, int64 [bands], unless all have the same."""
+        if not bool((column != column[:1]).any()):
+            return
+        added = np.ascontiguousarray(column, np.int64).view(np.uint64)
+        for word, (first, second) in zip(self.words.T, FACTORS, strict=True):
+            word ^= added
+            word *= first
+            word ^= word >> np.uint64(30)
+            word *= second
+            word ^= word >> np.uint64(27)
 
 
 def row_repeats(graph: Graph, node: Node, axes: RowAxes) -> bool:

@@ -16,9 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
+from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import Boxes
@@ -64,6 +66,22 @@ def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> Ro
         if axis is not None and (axis != CHANNELS or node.output not in blocked):
             axes[node.output] = axis
     return RowAxes(usual, axes, find_rolls(graph, axes))
+
+
+def row_reach(graph: Graph, axes: RowAxes, tall: int) -> int:
+    """Rows of `tall` between an output row and the first that it depends on, about: what windows along the usual axis
+    add up to on the longest way."""
+    found: dict[str, float] = {}
+    usual = axes.usual
+    for node in graph.nodes:
+        if node.output not in axes.axes:
+            continue
+        own = 0.0
+        if isinstance(node.op, Conv | Pool) and axes.of(node.output) == usual:
+            share = tall / max(1, graph.ins(node)[0].shape[usual])
+            own = (node.op.kernel[usual - 2] - 1) * node.op.dilations[usual - 2] / 2 * share
+        found[node.output] = max((found.get(name, 0.0) for name in node.inputs), default=0.0) + own
+    return int(max(found.values(), default=0.0))
 
 
 def _normed(graph: Graph, name: str, axis: int) -> bool:

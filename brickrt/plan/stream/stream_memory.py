@@ -23,7 +23,8 @@ from brickrt.plan.stream.stream_plan import StreamPlan, Sweep
 from brickrt.plan.subgraph import Subgraph
 
 RECORD_BYTES = 8 * 32  # of a step's record with its dependencies, about
-READ_BYTES = 3600  # of what a schedule has of one input of a node, its share of the rows of tensors included, about
+READ_BYTES = 2500  # of what a schedule has of one input of a node, its share of the rows of tensors included, about
+BAND_BYTES = 20  # and by band, which all strips of a pass share
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
 LEAST_HELD, MOST_HELD = 4, 32  # bands of which tables are there at a time, where they are made as bands come:
 MANY_TABLES = 2**26  # bytes of tables from which on they are, as it takes seconds to make them all before the first
@@ -65,13 +66,12 @@ def persistent_bytes(plan: StreamPlan) -> int:
 
 @dataclass(frozen=True)
 class SweepBytes:
-    """Bytes of one sweep: the arena, scratch of a thread, tables, of all bands and of one, and its schedule."""
+    """Bytes of one sweep: the arena, scratch of a thread, and tables, of all bands and of one."""
 
     arena: int
     scratch: int
     tables: int
     table: int
-    schedule: int
 
 
 @dataclass
@@ -109,10 +109,20 @@ def project_stream(
         persistent=persistent_bytes(plan),
         arena=max((one.arena for one in sweeps), default=0),
         scratch=threads * (max((one.scratch for one in sweeps), default=0) + WORKSPACE),
-        tables=sum(one.tables + one.schedule for one in sweeps),
+        tables=schedule_bytes(plan) + sum(one.tables for one in sweeps),
         buffers=buffers,
     )
     return every if limit is None else _with_few_tables(every, sweeps, limit)
+
+
+def schedule_bytes(plan: StreamPlan) -> int:
+    """Bytes of the schedules of all sweeps, about."""
+    found, shared = 0, dict[int, int]()
+    for one in plan.sweeps:
+        reads = len(one.schedule.reads)
+        found += one.times * READ_BYTES * reads
+        shared[one.number] = max(shared.get(one.number, 0), BAND_BYTES * reads * one.all_bands)
+    return found + sum(shared.values())
 
 
 def _with_few_tables(every: StreamMemory, sweeps: Sequence[SweepBytes], limit: int) -> StreamMemory:
@@ -136,7 +146,6 @@ def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: 
         scratch=max((_scratch(band, unit, slices, known) for band in usual for unit in band.plan.subgraphs), default=0),
         tables=one.distinct * one.times * RECORD_BYTES * steps,
         table=RECORD_BYTES * steps,
-        schedule=one.times * READ_BYTES * len(one.schedule.reads),
     )
 
 

@@ -30,6 +30,7 @@ from brickrt.plan.stream.band_storage import (
 from brickrt.plan.stream.equal_bands import equal_bands, row_repeats, share_of_new_bands
 from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
+from brickrt.plan.stream.rows.swept_rows import UNREAD, Columns
 from brickrt.plan.stream.strip_parts import Standing, inner_strips, strip_extents, strip_parts
 from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
@@ -356,7 +357,8 @@ class StreamPlanner:
         before: tuple[Subgraph, ...],
         times: int = 1,
     ) -> Sweep:
-        storage = store_pass(self.plan, schedule, self.always, extents, saved)
+        columns = Columns(least=UNREAD) if sample else self.network.columns
+        storage = store_pass(self.plan, schedule, self.always, extents, columns, saved)
         kinds = tuple(one.kind for one in storage.tensors.values())
         if sample and (id(schedule), kinds) in self._stored:  # as where few rows are kept, whatever the share
             return self._stored[id(schedule), kinds]

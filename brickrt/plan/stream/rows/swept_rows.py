@@ -76,21 +76,23 @@ class Columns:
         return tuple([self._once(table[:, k]) if differs else self._one(first[k]) for k, differs in enumerate(moves)])
 
     def _once(self, values: np.ndarray) -> np.ndarray:
-        values = np.ascontiguousarray(values)
         key = hashlib.blake2b(values.tobytes(), digest_size=16).digest()
-        return self.known.setdefault(key, values)
+        if key not in self.known:
+            self.known[key] = values.copy()  # a view would keep all columns beside it
+        return self.known[key]
 
     def _one(self, value: int) -> np.ndarray:
         if value not in self.single:
             self.single[value] = np.array([value], np.int64)
         return self.single[value]
 
+    def whole(self, values: np.ndarray) -> np.ndarray:
+        """The values, [bands], kept."""
+        return values if len(values) < self.least else np.broadcast_to(self.kept(values), values.shape)
+
     def rows(self, rows: SweptRows) -> SweptRows:
         """The same rows, kept."""
-        shape = rows.lo.shape
-        if len(rows.lo) < self.least:
-            return rows
-        return SweptRows(*(np.broadcast_to(self.kept(ends), shape) for ends in (rows.keep, rows.lo, rows.hi)))
+        return SweptRows(*map(self.whole, (rows.keep, rows.lo, rows.hi)))
 
 
 @dataclass(frozen=True, slots=True)
