@@ -178,7 +178,7 @@ class _BandSearch:
         if not _keeps_much(least):
             return fits, least
         if fits is None:
-            fits, other = self.tallest(strips, LONG, [least.plan.rows])
+            fits, other = self.tallest(strips, LONG, self.heights[: self.heights.index(least.plan.rows) + 1])
             return fits, min(least, other, key=_total)
         taller = self.heights[: self.heights.index(fits.plan.rows)]
         long = self.tallest(strips, LONG, taller)[0] if taller else None  # where many rows are saved, taller is faster

@@ -95,8 +95,8 @@ def project_stream(
     limit: int | None = None,
 ) -> StreamMemory:
     """What a run of a stream plan will hold; `runtime` and `buffers` are bytes that the caller knows. `known` keeps
-    what sweeps take that other plans of the same planner have too. Where all tables are beyond a `limit`, there are
-    those of a few bands at a time, as many as there is room for."""
+    what sweeps take that other plans of the same planner have too. With a `limit`, where all tables are many, or beyond
+    it, there are those of a few bands at a time."""
     found = known or Known()
     slices = {name for name in slices if name not in plan.swept.axes.rolls}
     for number, one in enumerate(plan.sweeps):
