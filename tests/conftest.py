@@ -6,6 +6,7 @@ long go first, so that no worker ends with one of them while the others have not
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -61,6 +62,7 @@ def _weights_repeat(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    atexit.register(gc.freeze)  # what ends with a worker, millions of objects, need not be collected
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two workers with two threads each wait for each other
     os.environ["BRICKRT_CALIBRATE"] = "0"
     os.environ["BRICKRT_DEVICE"] = "cpu"
