@@ -20,6 +20,7 @@ MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take
 COARSEST = 64  # rows to one of a tensor with which bands still advance
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
+LESS = 0.99  # of what more strips took, that fewer must take for still fewer to be tried
 AT_LAST = 2  # numbers of strips that are looked at where none fits
 MUCH = 0.01  # of all memory, that rows which are kept take where another way of keeping them is tried
 TRIES = 4  # plans made in full, of which a sample was within the limit
@@ -115,10 +116,10 @@ def _search(
 def _going_back(
     search: _BandSearch, numbers: list[tuple[int, ...]], least: Candidate, before: Candidate
 ) -> tuple[Candidate | None, Candidate]:
-    """The same for ever fewer strips, as long as these take less than those `before`."""
+    """The same for ever fewer strips, as long as these take clearly less than those `before`."""
     for strips in reversed(numbers):
         fits, smallest = search.of(strips)
-        if fits is not None or smallest.memory.total >= before.memory.total:
+        if fits is not None or smallest.memory.total >= LESS * before.memory.total:
             return fits, min(least, smallest, key=_total)
         before, least = smallest, min(least, smallest, key=_total)
     return None, least
