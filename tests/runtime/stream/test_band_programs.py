@@ -84,24 +84,26 @@ def test_a_program_that_follows_is_made_while_one_runs():
         programs.at(1)
 
 
-def test_an_error_is_raised_where_its_program_is_wanted():
-    series, order = FakeSeries(damaged=key(1)), [key(0), key(1)]
-    programs = BandPrograms(series, lambda one: one, 2)
-    programs.expect(order)
-    with programs.running():
-        assert programs.at(0).key == key(0)
+@pytest.fixture
+def second_fails() -> BandPrograms:
+    """Two programs, of which the second one cannot be made."""
+    programs = BandPrograms(FakeSeries(damaged=key(1)), lambda one: one, 2)
+    programs.expect([key(0), key(1)])
+    return programs
+
+
+def test_an_error_is_raised_where_its_program_is_wanted(second_fails: BandPrograms):
+    with second_fails.running():
+        assert second_fails.at(0).key == key(0)
         with pytest.raises(ValueError, match="damaged"):
-            programs.at(1)
+            second_fails.at(1)
 
 
-def test_nothing_is_made_once_a_run_is_left():
-    series, order = FakeSeries(damaged=key(1)), [key(0), key(1)]
-    programs = BandPrograms(series, lambda one: one, 2)
-    programs.expect(order)
-    with programs.running():
-        programs.at(0)
-    assert programs._ahead is None and len(series.calls) <= 2
-    assert programs.at(0).key == key(0)
+def test_nothing_is_made_once_a_run_is_left(second_fails: BandPrograms):
+    with second_fails.running():
+        second_fails.at(0)
+    assert second_fails._ahead is None and len(second_fails._series.calls) <= 2
+    assert second_fails.at(0).key == key(0)
 
 
 def test_other_work_is_taken_if_it_can_be_made():
