@@ -15,7 +15,9 @@ from brickrt.plan.geometry.arena_packing import ALIGNMENT, aligned
 
 CHUNK = 2**25  # bytes of address space that a pool takes at once
 ROOM = 4  # times as much address space as memory that may grow needs at first
-PART = 2**27  # bytes of which it pays that a thread has the pages
+WORTH_HUGE = 2**20  # bytes from which huge pages pay: a processor's have 2 MiB, all of which the system clears at once
+FIRST = 2**19  # bytes that a pool takes at first, in small pages
+PART = 2**24  # bytes of which it pays that a thread has the pages: up to 40 ms where a host has to find them
 PAGE = 4096  # bytes, or a divisor of them where pages are larger
 
 
@@ -26,22 +28,53 @@ def aligned_empty(nbytes: int) -> np.ndarray:
     return raw[start : start + nbytes]
 
 
+class Pages:
+    """`nbytes` bytes, uint8, in pages that become resident as they are written to."""
+
+    def __init__(self, nbytes: int) -> None:
+        self._map: mmap.mmap | None = None
+        if nbytes == 0 or not hasattr(mmap, "MADV_HUGEPAGE"):
+            self.bytes = aligned_empty(nbytes)
+            return
+        self._map = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.bytes = np.frombuffer(self._map, np.uint8)
+
+    def fitting(self) -> np.ndarray:
+        """The bytes, in huge pages where there are so many that these pay."""
+        return self.in_huge_ones() if self.bytes.size >= WORTH_HUGE else self.bytes
+
+    def in_huge_ones(self) -> np.ndarray:
+        """The bytes, whose pages are huge from now on, where none is there yet and the system has such."""
+        if self._map is not None:
+            with suppress(OSError):
+                self._map.madvise(mmap.MADV_HUGEPAGE)
+        return self.bytes
+
+
 class HugePagePool:
     """Arrays side by side in huge pages, where the system has them: weights of 100 MB lie in more small pages than a
-    core's TLB has entries. A chunk is freed with the last of its arrays. Any thread may ask for arrays."""
+    core's TLB has entries. The first few are in small ones, which are enough for most of a small network's. A chunk is
+    freed with the last of its arrays. Any thread may ask for arrays."""
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._left = np.empty(0, np.uint8)
+        self._left, self._begun = np.empty(0, np.uint8), False
 
     def empty(self, nbytes: int) -> np.ndarray:
         """Bytes that begin at a multiple of the widest vector."""
         taken = aligned(nbytes)
         with self._lock:
             if taken > self._left.size:
-                self._left = _huge(max(taken, CHUNK))
+                self._left = self._chunk(taken)
             out, self._left = self._left[:nbytes], self._left[taken:]
         return out
+
+    def _chunk(self, taken: int) -> np.ndarray:
+        """At least so many bytes for this array and others."""
+        begun, self._begun = self._begun, True
+        if not begun and taken <= FIRST:
+            return aligned_empty(FIRST)
+        return Pages(max(taken, CHUNK)).in_huge_ones()
 
     def copy(self, arrays: Sequence[np.ndarray]) -> np.ndarray:
         """The bytes of the arrays' elements, each in row-major order, one array behind the other."""
@@ -58,17 +91,21 @@ class GrowingMemory:
     it. It has address space for several times what it needed first, which no memory stands behind."""
 
     def __init__(self) -> None:
-        self._room = self._used = np.empty(0, np.uint8)
+        self._room, self._used = Pages(0), np.empty(0, np.uint8)
 
     def grown(self, nbytes: int, threads: int = 1) -> np.ndarray:
         """At least so many bytes, that begin at a multiple of the widest vector, every page of which is there: those
         that are found missing one by one take many times as long. So many threads may ask for pages."""
-        if nbytes > self._room.size:
-            self._room = self._used = np.empty(0, np.uint8)  # before there is other memory, which gets its pages
+        if nbytes > self._room.bytes.size:
+            self._room, self._used = (
+                Pages(0),
+                np.empty(0, np.uint8),
+            )  # before there is other memory, which gets its pages
             self._room = _spacious(nbytes)
         if nbytes > self._used.size:
-            _touch(self._room[self._used.size : nbytes], threads)
-            self._used = self._room[:nbytes]
+            room = self._room.in_huge_ones() if nbytes >= WORTH_HUGE else self._room.bytes
+            _touch(room[self._used.size : nbytes], threads)
+            self._used = room[:nbytes]
         return self._used
 
 
@@ -90,15 +127,15 @@ def _touch(memory: np.ndarray, threads: int) -> None:
         thread.join()
 
 
-def _spacious(nbytes: int) -> np.ndarray:
+def _spacious(nbytes: int) -> Pages:
     """Address space for `nbytes` and for what may follow; for these alone where the process may have no more, and where
     it has a limit, which counts address space too."""
     if not address_space_is_free():
-        return _huge(aligned(nbytes))
+        return Pages(aligned(nbytes))
     try:
-        return _huge(aligned(max(ROOM * nbytes, CHUNK)))
+        return Pages(aligned(max(ROOM * nbytes, CHUNK)))
     except (OSError, MemoryError, OverflowError):
-        return _huge(aligned(nbytes))
+        return Pages(aligned(nbytes))
 
 
 def address_space_is_free() -> bool:
@@ -110,17 +147,6 @@ def address_space_is_free() -> bool:
 
     limits = (resource.getrlimit(kind)[0] for kind in (resource.RLIMIT_DATA, resource.RLIMIT_AS))
     return all(limit == resource.RLIM_INFINITY for limit in limits)
-
-
-def _huge(nbytes: int) -> np.ndarray:
-    """Pages that become resident as they are written to."""
-    advice = getattr(mmap, "MADV_HUGEPAGE", None)
-    if advice is None:
-        return aligned_empty(nbytes)
-    pages = mmap.mmap(-1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a system without huge pages gives small ones
-        pages.madvise(advice)
-    return np.frombuffer(pages, np.uint8)
 
 
 def give_back_freed() -> None:

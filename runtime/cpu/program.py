@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
@@ -22,89 +22,71 @@ from brickrt.runtime.cpu.workers import worker_loop as loop
 from brickrt.runtime.cpu.workers.compiled_mailbox import compiled_mailbox
 from brickrt.runtime.cpu.workers.task_places import places_of
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, thread_pool
-from brickrt.runtime.cpu.working_memory import Need, WorkingMemory
+from brickrt.runtime.cpu.working_memory import Need
 from brickrt.runtime.lowering.owned_constants import ConstantValues, OwnedConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.progress import KernelProgress
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class ProgramParts:
-    """Several argument tables of one plan with their kernels and constants, of which programs are made, and how much
-    memory these work in."""
+    """What a program is made of."""
 
-    isa: Isa
-    threads: int
-    tables: list[ArgumentTable]
-    constants: list[np.ndarray]
-    addresses: list[int]
-    working: WorkingMemory
-    need: Need
-    libraries: list[LoadedObjects]  # held: the kernels' addresses are good for as long as these live
-
-
-def compile_parts(
-    task_graphs: Sequence[TaskGraph],
-    isa: Isa,
-    threads: int,
-    values: ConstantValues,
-    progress: KernelProgress | None = None,
-    arithmetic: bool = True,
-    memory: EngineMemory | None = None,
-) -> ProgramParts:
-    """Compiles what no cache has, and packs constants that no program of the `memory` has once for all task graphs."""
-    memory = EngineMemory() if memory is None else memory
-    working, arena = memory.working(), max(tasks.arena_bytes for tasks in task_graphs)
-    scratch = max(tasks.scratch_bytes for tasks in task_graphs)
-    libraries: list[LoadedObjects] = []
-    addresses: list[int] = []
-    broad = any(tasks.open_sizes for tasks in task_graphs)
-    with KernelLoader(broad) as loader, ThreadPoolExecutor(threads) as packers:
-        packers.submit(working.reserve, Need(arena, scratch, threads))  # pages are new while tables are written
-        shared = SharedTables(loader.want, packers, values, memory.packed)
-        tables = [ArgumentTable(tasks, isa, shared) for tasks in task_graphs]
-        with uncollected():
-            for table in tables if arithmetic else ():
-                table.add_all()
-        if shared.kernels:
-            libraries, addresses = loader.load(progress)
-        constants = [packed.result() for packed in shared.constants.values()]
-    need = Need(arena, max(table.tasks.scratch_bytes + table.workspace for table in tables), threads)
-    return ProgramParts(isa, threads, tables, constants, addresses, working, need, libraries)
+    tables: WorkerTables
+    memory: ProgramMemory
+    code: WorkerCode
 
 
 class ProgramSeries:
     """Programs of task graphs of one plan, which are taken one by one and not held: thousands of them may be alike but
-    for a few numbers, and of each stays what workers read. Kernels and packed constants are made once for all."""
+    for a few numbers, and of each stays what workers read. Kernels and packed constants are made once for all, but for
+    constants that other programs of the `memory` have. Kernels are `broad` where other sizes are likely to follow."""
 
-    def __init__(self, isa: Isa, threads: int, values: ConstantValues, progress: KernelProgress | None = None) -> None:
+    def __init__(
+        self,
+        isa: Isa,
+        threads: int,
+        values: ConstantValues,
+        progress: KernelProgress | None = None,
+        memory: EngineMemory | None = None,
+        broad: bool = False,
+    ) -> None:
         self.isa, self.threads, self.progress = isa, threads, progress
-        self._loader, memory = KernelLoader(), EngineMemory()
-        self._working, self._need = memory.working(), Need(0, 0, threads)
+        memory = EngineMemory() if memory is None else memory
+        self._loader, self._working, self._need = KernelLoader(broad), memory.working(), Need(0, 0, threads)
         self._shared = SharedTables(self._loader.want, None, values, memory.packed)
         self._libraries, self._addresses = list[LoadedObjects](), list[int]()
 
     def make(self, task_graphs: Iterable[TaskGraph], reserve: bool = True) -> list[WorkerProgram]:
-        """A program of each of several task graphs; one thread at a time may ask. What they run in has room for all
-        that were made so far: with `reserve` now, which is for when none of them runs, else once they run."""
+        """A program of each of several task graphs (see `parts`)."""
+        return [WorkerProgram(one.tables, one.memory, one.code) for one in self.parts(task_graphs, reserve)]
+
+    def parts(
+        self, task_graphs: Iterable[TaskGraph], reserve: bool = True, arithmetic: bool = True
+    ) -> list[ProgramParts]:
+        """The parts of a program of each of several task graphs; one thread at a time may ask. What they run in has
+        room for all that were made so far: with `reserve` now, which is for when none of them runs, else once they run.
+        Without `arithmetic` no kernel runs."""
         shared, tables = self._shared, list[WorkerTables]()
         with self._loader, ThreadPoolExecutor(self.threads) as shared.packers:
             with uncollected():
                 for tasks in task_graphs:
+                    need = Need(tasks.arena_bytes, tasks.scratch_bytes, self.threads)
+                    if reserve:  # pages are new while tables are written
+                        shared.packers.submit(self._working.reserve, need)
                     table = ArgumentTable(tasks, self.isa, shared)
-                    table.add_all()
+                    if arithmetic:
+                        table.add_all()
                     tables.append(worker_tables(table))
-                    need = Need(tasks.arena_bytes, tasks.scratch_bytes + table.workspace, self.threads)
-                    self._need = self._need.joined(need)
+                    self._need = self._need.joined(need.more_scratch(table.workspace))
             if len(self._addresses) < len(shared.kernels):
                 self._libraries, self._addresses = self._loader.load(self.progress)
             constants = [packed.result() for packed in shared.constants.values()]
         code = WorkerCode(self._addresses, worker_address(self.isa), thread_pool(compiled_mailbox), self._libraries)
-        found = [WorkerProgram(one, ProgramMemory(constants, self._need, self._working), code) for one in tables]
         if reserve:
             self._working.reserve(self._need)
         give_back_freed()
-        return found
+        return [ProgramParts(one, ProgramMemory(constants, self._need, self._working), code) for one in tables]
 
 
 class CpuProgram(WorkerProgram):
@@ -123,18 +105,14 @@ class CpuProgram(WorkerProgram):
         """Compiles a program. Takes over `constants`, values by name, and drops each once it is packed; without them
         the graph's are used. Without `arithmetic` no kernel runs. `memory` is what it shares with other programs."""
         values = OwnedConstants(tasks, constants)
-        parts = compile_parts([tasks], isa, threads, values, progress, arithmetic, memory)
-        return CpuProgram(parts, parts.tables[0])
+        series = ProgramSeries(isa, threads, values, progress, memory, tasks.open_sizes)
+        (parts,) = series.parts([tasks], arithmetic=arithmetic)
+        return CpuProgram(parts, tasks)
 
-    def __init__(self, parts: ProgramParts, table: ArgumentTable) -> None:
-        """The program of one of the tables."""
-        self.tasks = table.tasks
-        memory = ProgramMemory(parts.constants, parts.need, parts.working)
-        pool = thread_pool(compiled_mailbox)
-        code = WorkerCode(parts.addresses, worker_address(parts.isa), pool, parts.libraries)
-        super().__init__(worker_tables(table), memory, code)
-        parts.working.reserve(parts.need)
-        give_back_freed()
+    def __init__(self, parts: ProgramParts, tasks: TaskGraph) -> None:
+        """The program of a task graph, of its parts."""
+        super().__init__(parts.tables, parts.memory, parts.code)
+        self.tasks = tasks
 
 
 def host_helpers(threads: int) -> Helpers:

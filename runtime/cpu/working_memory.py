@@ -4,7 +4,7 @@ has written to are not new to the next. New pages cost a first run more than all
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from threading import Lock
 
 import numpy as np
@@ -30,6 +30,10 @@ class Need:
     def joined(self, other: Need) -> Need:
         """What is enough for both."""
         return Need(max(self.arena, other.arena), max(self.scratch, other.scratch), max(self.threads, other.threads))
+
+    def more_scratch(self, nbytes: int) -> Need:
+        """With so many bytes more for each worker."""
+        return replace(self, scratch=self.scratch + nbytes)
 
     @property
     def nbytes(self) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 from brickrt.ops.cpu.isa import Isa
 from brickrt.plan.stream.stream_memory import persistent_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan
-from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.memory import Pages
 from brickrt.runtime.cpu.program import ProgramSeries
 from brickrt.runtime.cpu.worker_program import WorkerProgram
 from brickrt.runtime.lowering.arena import view_aliases
@@ -61,7 +61,7 @@ class StreamProgram:
         series = ProgramSeries(isa, threads, KeptConstants(plan.plan.graph, constants), progress)
         self._programs = BandPrograms(series, self._lowered, held)
         self._programs.expect(self._order(self.work))
-        self.memory = HugePagePool().empty(persistent_bytes(plan))
+        self.memory = Pages(persistent_bytes(plan)).fitting()
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
         self.memory[:] = 0  # resident from now on: nothing is found missing in the middle of a run
         self._cancelled, self._running = False, None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from weakref import ref
 
@@ -12,7 +13,7 @@ import pytest
 import brickrt.runtime.cpu.memory as memory_module
 from brickrt import zoo
 from brickrt.runtime.cpu.engine_memory import EngineMemory, PackedConstants
-from brickrt.runtime.cpu.memory import CHUNK, PAGE, ROOM
+from brickrt.runtime.cpu.memory import CHUNK, FIRST, PAGE, ROOM, WORTH_HUGE
 from brickrt.runtime.cpu.working_memory import Buffers, Need, WorkingMemory
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.described import plan_for
@@ -60,16 +61,30 @@ def test_memory_that_grows_keeps_the_pages_that_are_there():
     assert not np.shares_memory(before, buffers.arena) and buffers.arena.nbytes == ROOM * CHUNK
 
 
-def test_a_process_that_may_have_no_address_space_to_spare_gets_what_it_needs(monkeypatch):
-    asked, made = [], memory_module._huge
+def test_only_what_is_large_lies_in_huge_pages(monkeypatch):
+    """The system clears all of a huge page for the first byte that is written to it."""
+    advised, advise = [], memory_module.Pages.in_huge_ones
+    monkeypatch.setattr(memory_module.Pages, "in_huge_ones", lambda pages: advised.append(1) or advise(pages))
+    memory, pool = memory_module.GrowingMemory(), memory_module.HugePagePool()
+    few, more = memory.grown(WORTH_HUGE - 1), [pool.empty(FIRST // 2), pool.empty(FIRST // 2)]
+    assert not advised
+    few[:] = 1
+    grown, large = memory.grown(WORTH_HUGE), pool.empty(FIRST)
+    assert len(advised) == 2 and np.shares_memory(few, grown) and few.all() and not grown[few.size :].any()
+    parts = sorted([*more, large], key=lambda part: part.ctypes.data)
+    assert not any(np.shares_memory(one, other) for one, other in itertools.pairwise(parts))
 
-    def strict(nbytes: int) -> np.ndarray:
-        asked.append(nbytes)
+
+def test_a_process_that_may_have_no_address_space_to_spare_gets_what_it_needs(monkeypatch):
+    asked, made = [], memory_module.Pages
+
+    def strict(nbytes: int) -> memory_module.Pages:
+        asked.extend([nbytes] if nbytes else [])
         if nbytes > CHUNK:
             raise OSError
         return made(nbytes)
 
-    monkeypatch.setattr(memory_module, "_huge", strict)
+    monkeypatch.setattr(memory_module, "Pages", strict)
     assert memory_module.GrowingMemory().grown(CHUNK).nbytes == CHUNK and asked == [ROOM * CHUNK, CHUNK]
 
 
@@ -79,8 +94,8 @@ def test_no_address_space_is_spared_where_the_process_has_a_limit(kind, monkeypa
     resource = pytest.importorskip("resource")
     limits = {getattr(resource, kind): (2**40, resource.RLIM_INFINITY)}
     monkeypatch.setattr(resource, "getrlimit", lambda asked: limits.get(asked, (resource.RLIM_INFINITY,) * 2))
-    asked, made = [], memory_module._huge
-    monkeypatch.setattr(memory_module, "_huge", lambda nbytes: asked.append(nbytes) or made(nbytes))
+    asked, made = [], memory_module.Pages
+    monkeypatch.setattr(memory_module, "Pages", lambda nbytes: asked.extend([nbytes] if nbytes else []) or made(nbytes))
     assert memory_module.GrowingMemory().grown(CHUNK).nbytes == CHUNK and asked == [CHUNK]
 
 
@@ -169,7 +184,7 @@ def test_what_is_packed_alike_has_the_same_bytes(monkeypatch):
 def test_every_page_is_there_whoever_asked_for_it(monkeypatch, threads):
     resource = pytest.importorskip("resource")
     monkeypatch.setattr(memory_module, "PART", 64 * PAGE)
-    monkeypatch.setattr(memory_module, "_spacious", memory_module.aligned_empty)
+    monkeypatch.delattr(memory_module.mmap, "MADV_HUGEPAGE", raising=False)  # of which one would bring all at once
     found = memory_module.GrowingMemory().grown(1000 * PAGE + 5, threads)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     found[::PAGE] = 1

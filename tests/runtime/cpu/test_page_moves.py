@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.runtime.cpu import page_moves
-from brickrt.runtime.cpu.memory import HugePagePool
+from brickrt.runtime.cpu.memory import Pages
 from brickrt.runtime.cpu.page_moves import LEAST, PAGE, PageMover, may_move
 
 needs_pages = pytest.mark.skipif(sys.platform != "linux", reason="only Linux moves pages")
@@ -18,7 +18,7 @@ needs_pages = pytest.mark.skipif(sys.platform != "linux", reason="only Linux mov
 @settings(max_examples=40, deadline=None)
 @given(shift=st.integers(1, 9), count=st.integers(1, 40), more=st.integers(0, 5), turns=st.integers(1, 4))
 def test_pages_come_to_lie_where_copies_would(shift: int, count: int, more: int, turns: int):
-    memory = HugePagePool().empty((shift + count + more) * PAGE)
+    memory = Pages((shift + count + more) * PAGE).fitting()
     pages = memory.view(np.int64).reshape(-1, PAGE // 8)
     pages[:] = np.arange(len(pages))[:, None]
     mover, expected = PageMover(), pages[:, 0].copy()
@@ -31,7 +31,7 @@ def test_pages_come_to_lie_where_copies_would(shift: int, count: int, more: int,
 
 @needs_pages
 def test_what_is_behind_a_plane_stays():
-    memory = HugePagePool().empty(64 * PAGE)
+    memory = Pages(64 * PAGE).fitting()
     memory[:] = np.repeat(np.arange(64, dtype=np.uint8), PAGE)
     PageMover().shift_down(int(memory.ctypes.data) + 8 * PAGE, 4 * PAGE, 10 * PAGE)
     expected = [*range(8), *range(12, 22), *range(8, 12), *range(22, 64)]
