@@ -22,7 +22,8 @@ from brickrt.plan.stream.units.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
 COLLECTED_BYTES = 2**26  # a tensor that is needed whole may have so many, but for factors of products,
-COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image
+COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image,
+LARGEST_SHARE = 1 / 4  # or this one of the largest tensor's, which no run in bands ever holds
 
 
 @dataclass
@@ -119,13 +120,19 @@ def check_resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTe
 
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     kind = graph.types[name]
-    allowed = max(COLLECTED_BYTES, COLLECTED_SHARE * sum(graph.types[one].nbytes for one in graph.inputs))
-    if kind.nbytes > allowed and not isinstance(node.op, MatMul) and name not in found.axes.rolls:
+    if kind.nbytes > _most_collected(graph) and not isinstance(node.op, MatMul) and name not in found.axes.rolls:
         while found.axes.of(name) != found.axes.usual and name in graph.producers:  # name what turned the rows
             node = graph.nodes[graph.producers[name]]
             name = next(other for other in node.inputs if other in found.axes.axes)
         raise _refusal(node, f"needs all of '{name}' {kind}, {kind.nbytes / 2**30:.2f} GiB, at once")
     return found.level[name]
+
+
+def _most_collected(graph: Graph) -> float:
+    """Bytes that a tensor may have which is needed whole."""
+    inputs = sum(graph.types[name].nbytes for name in graph.inputs)
+    largest = max((graph.out(node).nbytes for node in graph.nodes), default=0)
+    return max(COLLECTED_BYTES, COLLECTED_SHARE * inputs, LARGEST_SHARE * largest)
 
 
 def _refusal(node: Node, why: str) -> BrickError:

@@ -76,3 +76,22 @@ def test_what_runs_between_passes_reads_no_rows_that_are_gone():
     forgotten = replace(found.swept, collected={})
     with pytest.raises(BrickError, match=r"node .* needs all of '.*' .* at once, which is kept by rows"):
         check_resident_units(found.graph, found.units, forgotten, found.inplace)
+
+
+@pytest.mark.parametrize(("edge", "refused"), [(8, False), (2, True)])
+def test_a_tensor_much_smaller_than_the_largest_may_be_needed_whole(edge: int, refused: bool):
+    """As in networks that attend between channels where images have an eighth of their edges."""
+    nodes = [
+        node("MaxPool", "x", "p", kernel_shape=[edge] * 2, strides=[edge] * 2),
+        node("Conv", "p w", "c"),
+        node("Softmax", "c", "s", name="columns", axis=2),
+        node("ReduceMean", "s axes", "y"),
+    ]
+    weights = np.zeros((1024, 256, 1, 1), np.float32)
+    graph = model(nodes, [tensor("x", (1, 256, 1024, 2048))], opset=18, w=weights, axes=np.array([2, 3]))
+    if refused:
+        with pytest.raises(BrickError, match="'columns' .* needs all of .* 2.00 GiB, at once"):
+            planner_of(plan_of(graph))
+        return
+    swept = planner_of(plan_of(graph)).network.swept
+    assert any(name.startswith("c") for name in swept.collected) and swept.passes == 1
