@@ -22,16 +22,19 @@ from brickrt.runtime.files.sink import BoxSink
 _MAGIC = b"brickrt journal 1\n"
 _FRAME = struct.Struct("<QI")  # bytes that follow, their CRC-32
 _KEY = struct.Struct("<HH")  # numbers in the key, bytes in the checksum
+PIECE = 2**20  # bytes that are read at a time; keys, checksums and the header are in the first of a frame
 
 Key = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Record:
-    """A finished unit: the checksum of what it wrote, and results that later units need."""
+    """A finished unit: the checksum of what it wrote, and where in the journal results lie that later units need. They
+    may be large, and only a run that is gone on with reads them."""
 
     checksum: str
-    payload: bytes
+    at: int = 0
+    nbytes: int = 0
 
 
 def journal_path(output: str | Path) -> Path:
@@ -134,7 +137,7 @@ class Journal:
         require_journal(path)
         fd = _opened(path)
         try:
-            then, finished, end = _parsed(_content(fd, path), path)
+            then, finished, end = _parsed(fd, path)
             _check_header(path, then, header)
             with refused(path):
                 os.ftruncate(fd, end)
@@ -157,7 +160,12 @@ class Journal:
                 os.ftruncate(self._fd, self._end)
             raise
         self._end += len(data)
-        self.finished[key] = Record(checksum, payload)
+        self.finished[key] = Record(checksum, self._end - len(payload), len(payload))
+
+    def results(self, key: Key) -> bytes:
+        """The results of a finished unit, as `finish` was given them."""
+        record = self.finished[key]
+        return _read(self._fd, record.at, record.nbytes, self.path)
 
     def close(self) -> None:
         """Closes the journal; a later run may go on with it."""
@@ -176,7 +184,7 @@ def read_journal(path: Path) -> tuple[dict[str, str], dict[Key, Record]]:
     with refused(path):
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        header, finished, _ = _parsed(_content(fd, path), path)
+        header, finished, _ = _parsed(fd, path)
     finally:
         os.close(fd)
     return header, finished
@@ -203,9 +211,9 @@ def _lock(fd: int, path: Path) -> None:
         raise BrickError(f"{path}: another run writes this output: wait for it, or give another path") from e
 
 
-def _content(fd: int, path: Path) -> bytes:
-    data = bytearray(os.fstat(fd).st_size)
-    read_at(fd, memoryview(data), 0, path)
+def _read(fd: int, at: int, nbytes: int, path: Path) -> bytes:
+    data = bytearray(nbytes)
+    read_at(fd, memoryview(data), at, path)
     return bytes(data)
 
 
@@ -213,31 +221,40 @@ def _framed(data: bytes) -> bytes:
     return _FRAME.pack(len(data), zlib.crc32(data)) + data
 
 
-def _frame(data: bytes, at: int) -> bytes | None:
-    """The content of the frame that begins at `at`; None where it is torn."""
-    begin = at + _FRAME.size
-    if begin > len(data):
+def _frame(fd: int, at: int, path: Path) -> tuple[bytes, int] | None:
+    """The first bytes, PIECE at most, of the content of the frame that begins at `at`, and how many it has; None where
+    it is torn."""
+    begin, end = at + _FRAME.size, os.fstat(fd).st_size
+    if begin > end:
         return None
-    length, crc = _FRAME.unpack_from(data, at)
-    content = data[begin : begin + length]
-    return content if len(content) == length and zlib.crc32(content) == crc else None
+    length, crc = _FRAME.unpack(_read(fd, at, _FRAME.size, path))
+    if length > end - begin:
+        return None
+    first, found = b"", 0
+    for start in range(begin, begin + length, PIECE):
+        piece = _read(fd, start, min(PIECE, begin + length - start), path)
+        first, found = first or piece, zlib.crc32(piece, found)
+    return (first, length) if found == crc else None
 
 
-def _parsed(data: bytes, path: Path) -> tuple[dict[str, str], dict[Key, Record], int]:
+def _parsed(fd: int, path: Path) -> tuple[dict[str, str], dict[Key, Record], int]:
     """The header, the finished units, and where the last whole record ends."""
     at = len(_MAGIC)
-    header = _frame(data, at) if data.startswith(_MAGIC) else None
+    begins_so = os.fstat(fd).st_size >= at and _read(fd, 0, at, path) == _MAGIC
+    header = _frame(fd, at, path) if begins_so else None
     if header is None:
         raise BrickError(f"{path}: is damaged or no journal of this version: leave out --resume to start again")
     finished: dict[Key, Record] = {}
-    at += _FRAME.size + len(header)
-    while (content := _frame(data, at)) is not None and content:
+    at += _FRAME.size + header[1]
+    while (frame := _frame(fd, at, path)) is not None and frame[1]:
+        content, length = frame
         count, word = _KEY.unpack_from(content)
         key = struct.unpack_from(f"<{count}q", content, _KEY.size)
         begin = _KEY.size + 8 * count
-        finished[key] = Record(content[begin : begin + word].decode(), content[begin + word :])
-        at += _FRAME.size + len(content)
-    return json.loads(header), finished, at
+        at += _FRAME.size
+        finished[key] = Record(content[begin : begin + word].decode(), at + begin + word, length - begin - word)
+        at += length
+    return json.loads(header[0]), finished, at
 
 
 def _check_header(path: Path, then: Mapping[str, str], now: Mapping[str, str]) -> None:

@@ -160,7 +160,7 @@ def restore_collected(plan: StreamPlan, journal: Journal, memory: list[SweepMemo
     for number, one in enumerate(plan.sweeps):
         names = [name for name in one.schedule.targets if memory[number].is_collected(name)]
         for band in range(begins.get(number, one.schedule.bands)) if names else ():
-            payload, at = journal.finished[number, band, COLLECTED].payload, 0
+            payload, at = journal.results((number, band, COLLECTED)), 0
             for name in names:
                 rows = memory[number].collected_rows(name, band)
                 rows[...] = np.frombuffer(payload, np.uint8, rows.size, at).reshape(rows.shape)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from functools import partial
 
 import numpy as np
@@ -14,6 +15,7 @@ import pytest
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.identity import checksum
 from brickrt.runtime.files.journal import (
+    PIECE,
     Journal,
     JournalPlace,
     Record,
@@ -27,16 +29,29 @@ from brickrt.runtime.files.source import open_source
 from tests.runtime.files.helpers import odd, values
 
 HEADER = {"model": "1f", "input": "2f", "plan": "3f", "instruction set": "avx2", "format": "1"}
-FINISHED = {(0, 0): Record("aa", b""), (0, -1): Record("bb", b"partial sums"), (2**40, 7): Record("", bytes(1000))}
+FINISHED = {(0, 0): ("aa", b""), (0, -1): ("bb", b"partial sums"), (2**40, 7): ("", bytes(range(250)) * 4)}
+
+
+def contents(journal):
+    """Checksum and results of each finished unit."""
+    return {key: (record.checksum, journal.results(key)) for key, record in journal.finished.items()}
+
+
+def sizes(units):
+    """Checksums, and how many bytes of results there are."""
+    return {
+        key: (one.checksum, one.nbytes) if isinstance(one, Record) else (one[0], len(one[1]))
+        for key, one in units.items()
+    }
 
 
 def made(path):
     journal = Journal.create(JournalPlace(path), HEADER)
     ends = [os.path.getsize(path)]
-    for key, record in FINISHED.items():
-        journal.finish(key, record.checksum, record.payload)
+    for key, unit in FINISHED.items():
+        journal.finish(key, *unit)
         ends.append(os.path.getsize(path))
-    assert journal.finished == FINISHED
+    assert contents(journal) == FINISHED
     journal.close()
     return ends
 
@@ -44,9 +59,12 @@ def made(path):
 def test_what_is_finished_is_there_when_a_run_resumes(tmp_path):
     made(tmp_path / "j")
     journal = Journal.resume(tmp_path / "j", HEADER)
-    assert journal.finished == FINISHED
+    assert contents(journal) == FINISHED
     journal.finish((0, 0), "cc", b"again")
-    assert read_journal(tmp_path / "j") == (HEADER, FINISHED | {(0, 0): Record("cc", b"again")})
+    expected = FINISHED | {(0, 0): ("cc", b"again")}
+    assert contents(journal) == expected
+    header, units = read_journal(tmp_path / "j")
+    assert header == HEADER and sizes(units) == sizes(expected)
     journal.remove()
     assert not list(tmp_path.iterdir())
 
@@ -63,10 +81,26 @@ def test_a_journal_that_is_torn_at_any_byte_keeps_the_whole_records(tmp_path):
                 Journal.resume(path, HEADER)
             continue
         journal = Journal.resume(path, HEADER)
-        assert journal.finished == dict(list(FINISHED.items())[:whole])
+        expected = dict(list(FINISHED.items())[:whole])
+        assert contents(journal) == expected
         journal.finish((9,), "dd")
         journal.close()
-        assert read_journal(path)[1] == dict(list(FINISHED.items())[:whole]) | {(9,): Record("dd", b"")}
+        assert sizes(read_journal(path)[1]) == sizes(expected | {(9,): ("dd", b"")})
+
+
+def test_results_are_not_held_in_memory(tmp_path):
+    """As they are of tensors that are needed whole, which may take half of what a run may have."""
+    journal, results = Journal.create(JournalPlace(tmp_path / "j"), HEADER), bytes(5 * PIECE + 7)
+    tracemalloc.start()
+    for unit in range(4):
+        journal.finish((unit,), "", results)
+    journal.close()
+    journal = Journal.resume(tmp_path / "j", HEADER)
+    held, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held < PIECE and most < 3 * len(results)
+    assert all(journal.results((unit,)) == results for unit in range(4))
+    journal.remove()
 
 
 def test_a_record_of_which_any_byte_changed_is_dropped(tmp_path):
@@ -75,7 +109,7 @@ def test_a_record_of_which_any_byte_changed_is_dropped(tmp_path):
     for at in range(ends[1], ends[2]):
         data[at] ^= 0x5A
         (tmp_path / "k").write_bytes(data)
-        assert read_journal(tmp_path / "k")[1] == {(0, 0): Record("aa", b"")}
+        assert read_journal(tmp_path / "k")[1].keys() == {(0, 0)}
         data[at] ^= 0x5A
 
 
@@ -142,7 +176,7 @@ def test_a_full_disk_leaves_the_journal_as_it_was(tmp_path, monkeypatch):
         patch.setattr(os, "pwrite", full)
         with pytest.raises(BrickError, match=r"j: the disk is full: free space"):
             journal.finish((2,), "bb")
-    assert journal.finished == {(1,): Record("aa", b"")}
+    assert contents(journal) == {(1,): ("aa", b"")}
     journal.finish((3,), "cc")
     assert list(read_journal(tmp_path / "j")[1]) == [(1,), (3,)]
 
