@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -128,8 +129,6 @@ class _Runner:
 
     def _compute(self, block: Block, before: Statistics) -> BlockRecord:
         program = self._program(block)
-        for part in before:
-            _restore(program.sweeps[part.sweep], part)
         sinks = {name: OwnedRows(name, self.sinks[name], rows, self._ask) for name, rows in block.owned.items()}
         if block.sweep == len(self.stream.sweeps):
             whole = [name for name in self.stream.plan.graph.outputs if name in self.stream.swept.resident]
@@ -137,7 +136,8 @@ class _Runner:
         traffic = Traffic()
         sources = {name: CountedSource(one, traffic) for name, one in self.sources.items()}
         spills = self._spills(block)
-        program.run(Files(sources, {name: sinks.get(name, NoRows()) for name in self.sinks}, None, spills))
+        files = Files(sources, {name: sinks.get(name, NoRows()) for name in self.sinks}, None, spills)
+        program.run(files, partial(_restore, program.sweeps, before), block.sweep if block.end else None)
         for name in sinks:
             self.sinks[name].sync()
         spilled = [one for one in spills.values() if one.boxes]
@@ -186,11 +186,13 @@ def _payload(memory: SweepMemory, block: Block) -> bytes:
     return b"".join(rows.tobytes() for rows in _collected(memory, block.wanted, block.end))
 
 
-def _restore(memory: SweepMemory, part: CollectedRows) -> None:
-    at = 0
-    for rows in _collected(memory, part.wanted, part.end):
-        rows[...] = np.frombuffer(part.payload, np.uint8, rows.size, at).reshape(rows.shape)
-        at += rows.size
+def _restore(sweeps: list[SweepMemory], before: Statistics, number: int) -> None:
+    """Puts rows of the collected tensors of a sweep into memory."""
+    for part in before:
+        at = 0
+        for rows in _collected(sweeps[number], part.wanted, part.end) if part.sweep == number else ():
+            rows[...] = np.frombuffer(part.payload, np.uint8, rows.size, at).reshape(rows.shape)
+            at += rows.size
 
 
 _kept: dict[str, _Runner] = {}  # the last run's, by its number

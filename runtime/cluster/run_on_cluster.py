@@ -320,7 +320,7 @@ def _engine(isa: str) -> Engine:
 
 def _on_their_way(stream: StreamPlan) -> int:
     """Bytes of rows of collected tensors that a worker holds beside the program's memory."""
-    return COPIES * sum(stream.always.get(name, 0) for name in stream.swept.collected)
+    return COPIES * sum(stream.whole.sizes.get(name, 0) for name in stream.swept.collected)
 
 
 def _input(one: str | Path | ClusterInput) -> ClusterInput:

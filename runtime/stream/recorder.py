@@ -154,14 +154,15 @@ def _some(schedule: BandSchedule, name: str, band: int) -> bool:
     return bool(schedule.box(name, band).volumes[0])
 
 
-def restore_collected(plan: StreamPlan, journal: Journal, memory: list[SweepMemory], work: list[SweepWork]) -> None:
-    """Puts rows of collected tensors that an earlier run had finished into memory."""
-    begins = {one.sweep: one.bands.wanted for one in work}
-    for number, one in enumerate(plan.sweeps):
-        names = [name for name in one.schedule.targets if memory[number].is_collected(name)]
-        for band in range(begins.get(number, one.schedule.bands)) if names else ():
-            payload, at = journal.results((number, band, COLLECTED)), 0
-            for name in names:
-                rows = memory[number].collected_rows(name, band)
-                rows[...] = np.frombuffer(payload, np.uint8, rows.size, at).reshape(rows.shape)
-                at += rows.size
+def restore_collected(
+    plan: StreamPlan, journal: Journal, memory: list[SweepMemory], work: list[SweepWork], number: int
+) -> None:
+    """Puts rows of the collected tensors of a sweep into memory that an earlier run had finished."""
+    schedule, begins = plan.sweeps[number].schedule, {one.sweep: one.bands.wanted for one in work}
+    names = [name for name in schedule.targets if memory[number].is_collected(name)]
+    for band in range(begins.get(number, schedule.bands)) if names else ():
+        payload, at = journal.results((number, band, COLLECTED)), 0
+        for name in names:
+            rows = memory[number].collected_rows(name, band)
+            rows[...] = np.frombuffer(payload, np.uint8, rows.size, at).reshape(rows.shape)
+            at += rows.size

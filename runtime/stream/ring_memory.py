@@ -26,7 +26,7 @@ class SweepMemory:
         self.plan, self.axes, self.schedule, self.storage = plan, one.schedule.axes, one.schedule, one.storage
         self.at: dict[str, np.ndarray] = {}
         self.memory, self.pages = memory, PageMover()
-        self.start, _ = persistent_offsets(one.storage.persistent)
+        self.start, _ = persistent_offsets(one.storage)
         for name, nbytes in one.storage.persistent.items():
             self.at[name] = memory[self.start[name] : self.start[name] + nbytes]
 

@@ -94,7 +94,6 @@ class StreamJob:
             isa, held = host_isa(self.pipeline.engine.spec), self.candidate.memory.held
             shared = self.pipeline.threads, self.plan.graph.constants, work, self.pipeline.compiling
             program = StreamProgram(plan, isa, *shared, held)
-        restore_collected(plan, journal, program.sweeps, work)
         self._program, ready, traffic = program, time.perf_counter(), Traffic()
         if self._cancelled:
             raise Cancelled
@@ -106,7 +105,8 @@ class StreamJob:
                     {name: CountedSink(sink, traffic) for name, sink in sinks.items()},
                     JournalWriter(journal, written, told.tell),
                     written.spills,
-                )
+                ),
+                lambda number: restore_collected(plan, journal, program.sweeps, work, number),
             )
         return StreamReport(
             plan=plan,

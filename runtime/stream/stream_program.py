@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from itertools import count
 
@@ -107,23 +107,31 @@ class StreamProgram:
         if self._running is not None:
             self._running.cancel()
 
-    def run(self, files: Files) -> None:
-        """Reads the graph's inputs and writes its outputs, sweep by sweep. Raises Cancelled after `cancel`."""
+    def run(self, files: Files, restore: Callable[[int], None] | None = None, last: int | None = None) -> None:
+        """Reads the graph's inputs and writes its outputs, sweep by sweep, to the end or to the `last` sweep.
+        `restore` puts the rows of collected tensors into memory that an earlier run of a sweep gave: before it runs, as
+        other tensors may lie there before. Raises Cancelled after `cancel`."""
         self._cancelled, self._running = False, None
         self._fill_whole(files.sources)
         work, released, places = {one.sweep: one for one in self.work}, list[Future[None]](), count()
         with RunThreads.started(self.threads) as threads, self._programs.running():
             for number in range(len(self.plan.sweeps)):
                 self._between(number, places)
+                if restore is not None:
+                    restore(number)
                 if number in work:
                     self._sweep(work[number], files, threads, places)
                 for name, spill in files.spills.items():
                     if self.plan.users(name)[-1] == number:  # a file system may take a second for a GiB
                         released.append(threads.releaser.submit(spill.release))
+                if number == last:
+                    break
+            else:
+                self._between(len(self.plan.sweeps), places)
             for one in released:
                 one.result()
-            self._between(len(self.plan.sweeps), places)
-        self._write_whole(files.sinks)
+        if last is None:
+            self._write_whole(files.sinks)
 
     def _sweep(self, one: SweepWork, files: Files, threads: RunThreads, places: Iterator[int]) -> None:
         def compute(_: int, bases: list[np.ndarray]) -> None:

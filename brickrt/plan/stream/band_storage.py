@@ -24,6 +24,7 @@ from brickrt.plan.layout import Layout
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.rows.swept_rows import Columns, SweptRows
+from brickrt.plan.stream.units.whole_tensors import WholeTensors
 
 Kind = Literal["whole", "collected", "ring", "saved", "arena"]
 FILE_BANDS = 2  # bands after which a ring that is read or written meanwhile is full: its rows move in every second one
@@ -62,11 +63,12 @@ class TensorStorage:
 
 @dataclass(frozen=True)
 class BandStorage:
-    """The storage of a sweep. `persistent` has the names and bytes of what outlives a band, in order; the saved rows of
-    a tensor T are "T:kept"."""
+    """The storage of a sweep. `persistent` has the names and bytes of what outlives a band, in order, those first that
+    all sweeps hold `whole`; the saved rows of a tensor T are "T:kept"."""
 
     tensors: dict[str, TensorStorage]
     persistent: dict[str, int]
+    whole: WholeTensors
 
 
 def kept_name(name: str) -> str:
@@ -83,32 +85,39 @@ def common_extents(schedules: Sequence[BandSchedule]) -> dict[str, Shape]:
     return {name: tuple(extents.tolist()) for name, extents in found.items()}
 
 
-def persistent_offsets(persistent: Mapping[str, int]) -> tuple[dict[str, int], int]:
+def persistent_offsets(storage: BandStorage) -> tuple[dict[str, int], int]:
     """Where each persistent tensor begins in their memory, and the bytes of all."""
-    found, end = dict[str, int](), 0
-    for name, nbytes in persistent.items():
+    found, end = dict[str, int](), _to_pages(storage.whole.nbytes)
+    for name, nbytes in storage.persistent.items():
+        if name in storage.whole.offsets:
+            found[name] = storage.whole.offsets[name]
+            continue
         found[name] = end
-        end += -(-nbytes // RING_ALIGNMENT) * RING_ALIGNMENT
+        end += _to_pages(nbytes)
     return found, end
+
+
+def _to_pages(nbytes: int) -> int:
+    return -(-nbytes // RING_ALIGNMENT) * RING_ALIGNMENT
 
 
 def store_pass(
     plan: Plan,
     schedule: BandSchedule,
-    always: Mapping[str, int],
+    whole: WholeTensors,
     common: Mapping[str, Shape],
     columns: Columns,
     saved: float = SHORT,
 ) -> BandStorage:
-    """Storage for all tensors of a sweep; `always` are tensors that every sweep has, whole, with their bytes, and
+    """Storage for all tensors of a sweep; `whole` are those that every sweep holds whole, and
     `common` the extents of the others across their rows; `columns` keep numbers by band. A tensor whose kept rows are
     at most the share `saved` of a band's is saved: that takes time to copy them twice, and often less memory than a
     ring."""
     graph = plan.graph
-    tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in always}
-    persistent = dict(always)
+    tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in whole.sizes}
+    persistent = dict(whole.sizes)
     for name, rows in schedule.rows.items():
-        if name in always:
+        if name in whole.sizes:
             continue
         layout, lanes, axis = plan.layouts[name], plan.device.lanes, schedule.axes.of(name)
         row = math.prod(stored_shape(graph.types[name], common[name], layout, lanes)[axis + 1 :])
@@ -120,7 +129,7 @@ def store_pass(
         elif found.kind == "saved":
             extents = with_extent(found.extents, axis, found.kept)
             persistent[kept_name(name)] = stored_bytes(graph.types[name], extents, layout, lanes)
-    return BandStorage(tensors, persistent)
+    return BandStorage(tensors, persistent, whole)
 
 
 def _whole(kind: TensorType, rows: SweptRows | None) -> TensorStorage:

@@ -131,12 +131,12 @@ def _total(one: Candidate) -> int:
 
 def _keeps_much(one: Candidate) -> bool:
     """Whether rows that are kept between bands take enough for another way of keeping them to be tried."""
-    return one.memory.persistent - sum(one.plan.always.values()) > MUCH * one.memory.total
+    return one.memory.persistent - one.plan.whole.nbytes > MUCH * one.memory.total
 
 
 def _largest(least: Candidate) -> str:
     """What takes most of it."""
-    memory, whole = least.memory, sum(least.plan.always.values())
+    memory, whole = least.memory, least.plan.whole.nbytes
     parts = {
         "the process itself takes": memory.runtime,
         "the weights take": memory.constants,

@@ -60,7 +60,7 @@ class StreamMemory:
 
 def persistent_bytes(plan: StreamPlan) -> int:
     """Bytes of the tensors that are held whole, and of the largest sweep."""
-    largest = max((persistent_offsets(one.storage.persistent)[1] for one in plan.sweeps), default=0)
+    largest = max((persistent_offsets(one.storage)[1] for one in plan.sweeps), default=0)
     return largest + RING_ALIGNMENT  # so that what begins at the end of all begins somewhere
 
 

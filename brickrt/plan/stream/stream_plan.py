@@ -32,10 +32,18 @@ from brickrt.plan.stream.row_axes import find_row_axes
 from brickrt.plan.stream.rows.rolled_rows import joins_rows, reads_far
 from brickrt.plan.stream.rows.swept_rows import UNREAD, Columns
 from brickrt.plan.stream.strip_parts import Standing, inner_strips, strip_extents, strip_parts
-from brickrt.plan.stream.swept_tensors import SweptTensors, check_resident_units, find_swept_tensors
+from brickrt.plan.stream.swept_tensors import (
+    SweptTensors,
+    check_resident_units,
+    computed_nodes,
+    find_swept_tensors,
+    node_times,
+    resident_units,
+)
 from brickrt.plan.stream.units.attention_units import Attention, find_attentions, with_attentions
 from brickrt.plan.stream.units.band_units import as_units
 from brickrt.plan.stream.units.reshape_chains import with_chains
+from brickrt.plan.stream.units.whole_tensors import WholeTensors, place_whole_tensors
 from brickrt.plan.subgraph import Subgraph
 
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
@@ -84,7 +92,7 @@ class Sweep:
 class StreamPlan:
     """A plan as sweeps. `rows` is the height of a band, in rows of the tallest input or output, `strips` in how many
     parts each of the other spatial axes is cut, `saved` as `store_pass` has it; `last` are the units that run on whole
-    tensors after all sweeps. `always` has the bytes of the tensors that are held whole, `spilled` names those that go
+    tensors after all sweeps. `whole` are the tensors that are held whole, `spilled` names those that go
     through files, `cuts` the units as bands of any plan of these units run them."""
 
     plan: Plan
@@ -93,7 +101,7 @@ class StreamPlan:
     saved: float
     units: tuple[Subgraph, ...]
     swept: SweptTensors
-    always: dict[str, int]
+    whole: WholeTensors
     sweeps: tuple[Sweep, ...]
     last: tuple[Subgraph, ...]
     spilled: tuple[str, ...] = ()
@@ -225,8 +233,8 @@ class StreamPlanner:
         swept, units, graph = self.network.swept, self.network.units, self.plan.graph
         sweeps = [s for number in range(swept.passes) for s in self._sweeps(number, rows, strips, sample, saved)]
         after = range(swept.passes, 1 + max(swept.resident.values(), default=0))
-        last = [unit for number in after for unit in _resident_units(graph, units, swept, number)]
-        made = tuple(units), swept, self.always, tuple(sweeps), tuple(last), self.network.spilled, self._cuts
+        last = [unit for number in after for unit in resident_units(graph, units, swept, number)]
+        made = tuple(units), swept, self.whole, tuple(sweeps), tuple(last), self.network.spilled, self._cuts
         return StreamPlan(self.plan, rows, strips, saved, *made)
 
     @cached_property
@@ -258,7 +266,7 @@ class StreamPlanner:
             return [self._whole_sweep(number, rows, sample, saved)]
         schedules = self._scheduled(number, rows, strips, sample)
         extents = common_extents([schedule for schedule, _ in schedules])
-        before = _resident_units(graph, self.network.units, swept, number)
+        before = resident_units(graph, self.network.units, swept, number)
         return [
             self._sweep(number, schedule, extents, saved, sample, () if k else before, times)
             for k, (schedule, times) in enumerate(schedules)
@@ -301,6 +309,13 @@ class StreamPlanner:
             self._expected[:] = strips
 
     @cached_property
+    def whole(self) -> WholeTensors:
+        """What all sweeps hold whole."""
+        graph, swept = self.plan.graph, self.network.swept
+        times = node_times(graph, self.network.units, swept, self.network.spilled)
+        return place_whole_tensors(graph, self.always, times, 2 * swept.passes)
+
+    @cached_property
     def _standing(self) -> Standing:
         """Which strips stand for all others: the one in the middle, unless one holds more columns, as where an image
         is mirrored: then each stands for itself."""
@@ -324,7 +339,7 @@ class StreamPlanner:
         rows = rows if self.uneven else min(rows, SAMPLED_ROWS)
         found, certain = list[float](), list[set[int]]()
         for number in range(self.network.swept.passes):
-            here = unlike & _computed_nodes(self.network, number)
+            here = unlike & computed_nodes(graph, self.network.swept, self.network.spilled, number)
             if not here and not self.uneven:
                 found.append(0.0)
                 continue
@@ -343,7 +358,7 @@ class StreamPlanner:
         if key not in self._known:
             other = next((self._known[k].schedule for k in self._known if k[:3] == key[:3]), None)
             schedule = other or schedule_pass(self.network, number, rows, most=self._most(rows) if sample else None)
-            before = _resident_units(self.plan.graph, self.network.units, self.network.swept, number)
+            before = resident_units(self.plan.graph, self.network.units, self.network.swept, number)
             self._known[key] = self._sweep(number, schedule, common_extents([schedule]), saved, sample, before)
         return self._known[key]
 
@@ -358,7 +373,7 @@ class StreamPlanner:
         times: int = 1,
     ) -> Sweep:
         columns = Columns(least=UNREAD) if sample else self.network.columns
-        storage = store_pass(self.plan, schedule, self.always, extents, columns, saved)
+        storage = store_pass(self.plan, schedule, self.whole, extents, columns, saved)
         kinds = tuple(one.kind for one in storage.tensors.values())
         if sample and (id(schedule), kinds) in self._stored:  # as where few rows are kept, whatever the share
             return self._stored[id(schedule), kinds]
@@ -373,24 +388,3 @@ class StreamPlanner:
 def _maker(graph: Graph, name: str) -> Op | None:
     """The operator that makes a tensor; None of an input."""
     return graph.nodes[graph.producers[name]].op if name in graph.producers else None
-
-
-def _computed_nodes(network: Network, number: int) -> set[int]:
-    """The nodes that pass `number` may compute: what its targets are made of, but for what earlier passes leave."""
-    graph, swept = network.graph, network.swept
-    known = {n for n, level in swept.collected.items() if level < number} | network.resident
-    known |= {name for name in network.spilled if swept.level[name] < number}
-    filed = (*graph.outputs, *network.spilled)
-    names = {name for name in (*swept.collected, *filed) if swept.level.get(name) == number}
-    found = set[int]()
-    for k in reversed(range(len(graph.nodes))):
-        node = graph.nodes[k]
-        if node.output in names and node.output not in known:
-            found.add(k)
-            names.update(node.inputs)
-    return found
-
-
-def _resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
-    """The units that compute resident tensors before a pass."""
-    return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)

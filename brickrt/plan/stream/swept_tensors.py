@@ -21,7 +21,7 @@ from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.units.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
-COLLECTED_BYTES = 2**26  # a tensor that is needed whole may have so many, but for factors of products,
+COLLECTED_BYTES = 2**28  # a tensor that is needed whole may have so many, but for factors of products,
 COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image,
 LARGEST_SHARE = 1 / 4  # or this one of the largest tensor's, which no run in bands ever holds
 
@@ -101,6 +101,41 @@ def _note(found: SweptTensors, graph: Graph, node: Node, inside: Collection[str]
         found.resident[node.output] = ready
         return
     found.level[node.output] = max([ready, *(found.level[name] for name in swept)])
+
+
+def computed_nodes(graph: Graph, swept: SweptTensors, spilled: Collection[str], number: int) -> set[int]:
+    """The nodes that pass `number` may compute: what its targets are made of, but for what earlier passes leave."""
+    known = {name for name, level in swept.collected.items() if level < number} | swept.resident.keys()
+    known |= {name for name in spilled if swept.level[name] < number}
+    filed = (*graph.outputs, *spilled)
+    names = {name for name in (*swept.collected, *filed) if swept.level.get(name) == number}
+    found = set[int]()
+    for k in reversed(range(len(graph.nodes))):
+        node = graph.nodes[k]
+        if node.output in names and node.output not in known:
+            found.add(k)
+            names.update(node.inputs)
+    return found
+
+
+def resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, number: int) -> tuple[Subgraph, ...]:
+    """The units that compute resident tensors before a pass."""
+    return tuple(unit for unit in units if swept.resident.get(graph.nodes[unit.nodes[-1]].output) == number)
+
+
+def node_times(
+    graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, spilled: Collection[str]
+) -> dict[int, list[int]]:
+    """When each node runs: 2·pass + 1 in a pass, 2·pass before it or after the last."""
+    found: dict[int, list[int]] = {}
+    for number in range(swept.passes):
+        for k in computed_nodes(graph, swept, spilled, number):
+            found.setdefault(k, []).append(2 * number + 1)
+    for unit in units:
+        number = swept.resident.get(graph.nodes[unit.nodes[-1]].output)
+        for k in unit.members if number is not None else ():
+            found.setdefault(k, []).append(2 * min(number or 0, swept.passes))
+    return found
 
 
 def check_resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, inside: Collection[str]) -> None:

@@ -88,7 +88,7 @@ def test_the_least_that_a_refusal_names_is_enough(name: str, extents: tuple[int,
     enough = least(planner)
     assert 180 * MIB < chosen(planner, enough).memory.total <= enough
     for one in chosen(planner, PLENTY).plan.sweeps:
-        offsets, end = persistent_offsets(one.storage.persistent)
+        offsets, end = persistent_offsets(one.storage)
         assert min(offsets.values()) >= 0 and max(offsets.values()) < end
 
 

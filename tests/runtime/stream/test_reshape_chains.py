@@ -124,7 +124,7 @@ def test_layers_that_need_all_of_large_images_are_refused_by_name():
     turned = helper.make_node("Transpose", ["a"], ["t"], name="turned", perm=[0, 1, 3, 2])
     given = model([turned, helper.make_node("Add", ["t", "a"], ["b"], name="both")], {}, 12)
     for axis in (2, 3):
-        given.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = 2048
-    plan = planned(given, (1, 3, 2048, 2048))
+        given.graph.input[0].type.tensor_type.shape.dim[axis].dim_value = 4096
+    plan = planned(given, (1, 3, 4096, 4096))
     with pytest.raises(BrickError, match=r"node '(turned|both)' .* needs all of"):
         planner_of(plan)
