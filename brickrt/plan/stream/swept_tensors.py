@@ -132,9 +132,9 @@ def node_times(
         for k in computed_nodes(graph, swept, spilled, number):
             found.setdefault(k, []).append(2 * number + 1)
     for unit in units:
-        number = swept.resident.get(graph.nodes[unit.nodes[-1]].output)
-        for k in unit.members if number is not None else ():
-            found.setdefault(k, []).append(2 * min(number or 0, swept.passes))
+        before = swept.resident.get(graph.nodes[unit.nodes[-1]].output)
+        for k in unit.members if before is not None else ():
+            found.setdefault(k, []).append(2 * min(before or 0, swept.passes))
     return found
 
 
