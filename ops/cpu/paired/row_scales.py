@@ -1,8 +1,9 @@
 """The rows of a product with paired elements of K: what they are multiplied by, and their copies in scratch.
 
 A row whose length is not far from 1 as a power of two is multiplied by the one that makes it as long as the columns.
-Others, and those that are not finite, are computed again by themselves (`strassen/direct_rows.py`), but for rows of
-zeros, whose sums are multiplied by 0 in the end.
+Squares of small rows are too small to be summed: these rows are measured again times a power of two. What is still not
+in the range, and rows that are not finite, are computed again by themselves (`strassen/direct_rows.py`), but for rows
+of zeros, whose sums are multiplied by 0 in the end.
 """
 
 from __future__ import annotations
@@ -26,9 +27,12 @@ class PairedFrame(StrassenFrame):
     k: PairedScheme
 
 
-LEAST, MOST = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled
+LEAST, MOST = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled as they are
+ENLARGED = 90  # as a power of two, what smaller rows are multiplied by before they are squared
+LEAST_ENLARGED = 2.0**-20  # of these sums of squares: rows of 2**-100 are multiplied by all that float32 holds
 MANTISSA = 23  # bits
 TOGETHER = 4  # rows that are looked at side by side
+FEW = ir.IntType(TOGETHER)  # a bit for each
 
 
 @contextmanager
@@ -92,21 +96,37 @@ class RowScales:
     def measure(self, row: Index, starts: Sequence[Index]) -> None:
         """The rows' sums of squares, what they are multiplied by, and what takes their sums back."""
         f, k = self.f, self.k
+        norms, shift = f.variable(self.norms(starts)), f.variable(zeros(ir.VectorType(I32, TOGETHER)))
+        first = f.read(norms)
+        small = f.b.fcmp_ordered("<", first, fill(first.type, LEAST))
+        with f.when(f.b.icmp_unsigned("!=", f.b.bitcast(small, FEW), FEW(0))):
+            second = self.norms(starts, 2.0**ENLARGED)
+            found = f.b.and_(small, f.b.fcmp_ordered(">=", second, fill(second.type, LEAST_ENLARGED)))
+            f.change(norms, f.b.select(found, second, first))
+            f.change(shift, f.b.select(found, fill(f.read(shift).type, 2 * ENLARGED), f.read(shift)))
+        sizes, shifts = f.read(norms), f.read(shift)
+        bits = f.b.bitcast(sizes, shifts.type)
+        exponents = f.b.sub(f.b.ashr(bits, fill(bits.type, MANTISSA)), fill(bits.type, EXPONENT_OF_ONE))
+        exponents = f.b.sub(exponents, shifts)
+        half = f.b.ashr(exponents, fill(bits.type, 1))
+        scales, returns = self.power(f.b.neg(half), k.length), self.power(half, -k.length)
+        fits, none = in_range(self.body, sizes), zeros(sizes.type)
+        self.put(sizes, k.norms_at, row)
+        self.put(f.b.select(fits, scales, none), k.scales_at, row)
+        self.put(f.b.select(fits, returns, none), k.returns_at, row)
+
+    def norms(self, starts: Sequence[Index], times: float | None = None) -> ir.Value:
+        """The sums of squares of rows, perhaps of their elements `times` a number."""
+        f, k = self.f, self.k
         totals = [f.variable(self.body.zero) for _ in starts]
         with f.loop(0, k.view.depth, k.lanes) as c:
             mask = f.tail_mask(f.sub(k.view.depth, c), k.lanes) if k.view.depth % k.lanes else None
             for start, total in zip(starts, totals, strict=True):
                 value = f.load(self.a, f.add(start, k.view.depth_offset(f, c)), self.body.dtype, k.lanes, mask)
+                if times is not None:
+                    value = f.b.fmul(value, fill(value.type, times))
                 f.change(total, f.fma(value, value, f.read(total)))
-        norms = self.added([f.read(total) for total in totals])
-        bits = f.b.bitcast(norms, ir.VectorType(I32, TOGETHER))
-        exponents = f.b.sub(f.b.ashr(bits, fill(bits.type, MANTISSA)), fill(bits.type, EXPONENT_OF_ONE))
-        half = f.b.ashr(exponents, fill(bits.type, 1))
-        scales, returns = self.power(f.b.neg(half), k.length), self.power(half, -k.length)
-        fits, none = in_range(self.body, norms), zeros(norms.type)
-        self.put(norms, k.norms_at, row)
-        self.put(f.b.select(fits, scales, none), k.scales_at, row)
-        self.put(f.b.select(fits, returns, none), k.returns_at, row)
+        return self.added([f.read(total) for total in totals])
 
     def power(self, exponents: ir.Value, more: int) -> ir.Value:
         """2 to the powers of `exponents` and `more`."""
