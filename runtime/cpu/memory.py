@@ -97,10 +97,8 @@ class GrowingMemory:
         """At least so many bytes, that begin at a multiple of the widest vector, every page of which is there: those
         that are found missing one by one take many times as long. So many threads may ask for pages."""
         if nbytes > self._room.bytes.size:
-            self._room, self._used = (
-                Pages(0),
-                np.empty(0, np.uint8),
-            )  # before there is other memory, which gets its pages
+            self._used = np.empty(0, np.uint8)
+            self._room = Pages(0)  # before there is other memory, which gets its pages
             self._room = _spacious(nbytes)
         if nbytes > self._used.size:
             room = self._room.in_huge_ones() if nbytes >= WORTH_HUGE else self._room.bytes

@@ -126,15 +126,17 @@ def resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTensors,
 def node_times(
     graph: Graph, units: Sequence[Subgraph], swept: SweptTensors, spilled: Collection[str]
 ) -> dict[int, list[int]]:
-    """When each node runs: 2·pass + 1 in a pass, 2·pass before it or after the last."""
-    found: dict[int, list[int]] = {}
+    """When each node runs, with all of its unit: 2·pass + 1 in a pass, 2·pass before it or after the last."""
+    found: dict[int, list[int]] = {k: [] for unit in units for k in unit.members}
     for number in range(swept.passes):
-        for k in computed_nodes(graph, swept, spilled, number):
-            found.setdefault(k, []).append(2 * number + 1)
+        computed = computed_nodes(graph, swept, spilled, number)
+        for unit in units:
+            for k in unit.members if not computed.isdisjoint(unit.members) else ():
+                found[k].append(2 * number + 1)
     for unit in units:
         before = swept.resident.get(graph.nodes[unit.nodes[-1]].output)
         for k in unit.members if before is not None else ():
-            found.setdefault(k, []).append(2 * min(before or 0, swept.passes))
+            found[k].append(2 * min(before or 0, swept.passes))
     return found
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, pairwise
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -18,7 +19,7 @@ from brickrt.ops.types import TensorType
 from brickrt.plan.stream.swept_tensors import node_times
 from brickrt.plan.stream.units.whole_tensors import WholeTensors, place_whole_tensors
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
-from tests.support.zoo_networks import slim_model
+from tests.support.zoo_networks import SMALLEST, slim_model
 
 F32 = np.dtype(np.float32)
 LAST = 9
@@ -64,6 +65,16 @@ def test_what_lies_in_a_tensor_keeps_it():
     sizes, times = {"n1": 64, "n2": 64, "n3": 64}, {0: [1], 1: [2], 2: [3], 3: [4], 5: [8]}
     found = place_whole_tensors(graph, sizes, times, LAST)
     assert disjoint(found, "n1", "n3") and disjoint(found, "n1", "n2")
+
+
+@pytest.mark.parametrize("name", ["nafnet", "conformer", "mobilevit-s"])
+def test_nodes_run_with_all_of_their_unit(name: str):
+    """A unit whose last node is swept may compute what has no rows as well."""
+    planner = planner_of(plan_of(slim_model(name, size=SMALLEST[name]), exact=False))
+    swept, units = planner.network.swept, planner.network.units
+    times = node_times(planner.plan.graph, units, swept, ())
+    assert all(times[k] == times[unit.nodes[-1]] for unit in units for k in unit.members)
+    assert all(times[unit.nodes[-1]] for unit in units)
 
 
 def test_a_network_of_many_passes_holds_what_one_of_them_needs():
