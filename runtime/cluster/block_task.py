@@ -188,9 +188,9 @@ def _payload(memory: SweepMemory, block: Block) -> bytes:
 
 def _restore(sweeps: list[SweepMemory], before: Statistics, number: int) -> None:
     """Puts rows of the collected tensors of a sweep into memory."""
-    for part in before:
+    for part in (one for one in before if one.sweep == number):
         at = 0
-        for rows in _collected(sweeps[number], part.wanted, part.end) if part.sweep == number else ():
+        for rows in _collected(sweeps[number], part.wanted, part.end):
             rows[...] = np.frombuffer(part.payload, np.uint8, rows.size, at).reshape(rows.shape)
             at += rows.size
 

@@ -109,10 +109,9 @@ def store_pass(
     columns: Columns,
     saved: float = SHORT,
 ) -> BandStorage:
-    """Storage for all tensors of a sweep; `whole` are those that every sweep holds whole, and
-    `common` the extents of the others across their rows; `columns` keep numbers by band. A tensor whose kept rows are
-    at most the share `saved` of a band's is saved: that takes time to copy them twice, and often less memory than a
-    ring."""
+    """Storage for all tensors of a sweep; `whole` are those that every sweep holds whole, and `common` the extents of
+    the others across their rows; `columns` keep numbers by band. A tensor whose kept rows are at most the share `saved`
+    of a band's is saved: that takes time to copy them twice, and often less memory than a ring."""
     graph = plan.graph
     tensors = {name: _whole(graph.types[name], schedule.rows.get(name)) for name in whole.sizes}
     persistent = dict(whole.sizes)

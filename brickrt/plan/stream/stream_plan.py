@@ -147,11 +147,11 @@ class StreamPlan:
 
 @dataclass(frozen=True)
 class StreamPlanner:
-    """Makes stream plans of one plan; `slices` and `views` name the tensors of it that lie in others."""
+    """Makes stream plans of one plan; `whole_bytes` are the sizes of the tensors that all sweeps hold whole."""
 
     plan: Plan
     network: Network
-    always: dict[str, int]
+    whole_bytes: dict[str, int]
     _known: dict[tuple[int, int, bool, float], Sweep] = field(default_factory=dict, repr=False)
     _stored: dict[tuple[int, tuple[str, ...]], Sweep] = field(default_factory=dict, repr=False)
     _samples: dict[tuple[int, tuple[int, ...]], list[tuple[BandSchedule, int]]] = field(
@@ -178,14 +178,14 @@ class StreamPlanner:
         views = {name for name in views if name not in swept.level and graph.producers[name] not in swept.chained}
         whole = [name for name in (*swept.collected, *swept.resident) if name not in slices and name not in views]
         types = {name: graph.types[name] for name in whole}
-        always = {n: stored_bytes(kind, kind.shape, plan.layouts[n], lanes) for n, kind in types.items()}
-        return StreamPlanner(plan, Network(graph, units, swept, slices, blocks), always)
+        sizes = {n: stored_bytes(kind, kind.shape, plan.layouts[n], lanes) for n, kind in types.items()}
+        return StreamPlanner(plan, Network(graph, units, swept, slices, blocks), sizes)
 
     def spilling(self, names: Collection[str]) -> StreamPlanner:
         """The same, where these tensors are spilled, in the order of the graph. Each must be one of `may_spill`."""
         spilled = tuple(name for name in self.may_spill if name in names)
         assert len(spilled) == len(set(names)), set(names) - set(spilled)
-        return StreamPlanner(self.plan, replace(self.network, spilled=spilled), self.always)
+        return StreamPlanner(self.plan, replace(self.network, spilled=spilled), self.whole_bytes)
 
     @cached_property
     def attentions(self) -> tuple[Attention, ...]:
@@ -313,7 +313,7 @@ class StreamPlanner:
         """What all sweeps hold whole."""
         graph, swept = self.plan.graph, self.network.swept
         times = node_times(graph, self.network.units, swept, self.network.spilled)
-        return place_whole_tensors(graph, self.always, times, 2 * swept.passes)
+        return place_whole_tensors(graph, self.whole_bytes, times, 2 * swept.passes)
 
     @cached_property
     def _standing(self) -> Standing:

@@ -134,9 +134,9 @@ def node_times(
             for k in unit.members if not computed.isdisjoint(unit.members) else ():
                 found[k].append(2 * number + 1)
     for unit in units:
-        before = swept.resident.get(graph.nodes[unit.nodes[-1]].output)
-        for k in unit.members if before is not None else ():
-            found[k].append(2 * min(before or 0, swept.passes))
+        made = graph.nodes[unit.nodes[-1]].output
+        for k in unit.members if made in swept.resident else ():
+            found[k].append(2 * min(swept.resident[made], swept.passes))
     return found
 
 
@@ -157,7 +157,7 @@ def check_resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTe
 
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     kind = graph.types[name]
-    if kind.nbytes > _most_collected(graph) and not isinstance(node.op, MatMul) and name not in found.axes.rolls:
+    if not isinstance(node.op, MatMul) and name not in found.axes.rolls and _is_too_large(graph, kind.nbytes):
         while found.axes.of(name) != found.axes.usual and name in graph.producers:  # name what turned the rows
             node = graph.nodes[graph.producers[name]]
             name = next(other for other in node.inputs if other in found.axes.axes)
@@ -165,11 +165,13 @@ def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     return found.level[name]
 
 
-def _most_collected(graph: Graph) -> float:
-    """Bytes that a tensor may have which is needed whole."""
+def _is_too_large(graph: Graph, nbytes: int) -> bool:
+    """Whether a tensor of so many bytes may not be needed whole."""
+    if nbytes <= COLLECTED_BYTES:
+        return False
     inputs = sum(graph.types[name].nbytes for name in graph.inputs)
     largest = max((graph.out(node).nbytes for node in graph.nodes), default=0)
-    return max(COLLECTED_BYTES, COLLECTED_SHARE * inputs, LARGEST_SHARE * largest)
+    return nbytes > max(COLLECTED_SHARE * inputs, LARGEST_SHARE * largest)
 
 
 def _refusal(node: Node, why: str) -> BrickError:

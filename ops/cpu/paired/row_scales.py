@@ -32,7 +32,7 @@ ENLARGED = 90  # as a power of two, what smaller rows are multiplied by before t
 LEAST_ENLARGED = 2.0**-20  # of these sums of squares: rows of 2**-100 are multiplied by all that float32 holds
 MANTISSA = 23  # bits
 TOGETHER = 4  # rows that are looked at side by side
-FEW = ir.IntType(TOGETHER)  # a bit for each
+ROW_BITS = ir.IntType(TOGETHER)  # a bit for each of them
 
 
 @contextmanager
@@ -99,7 +99,7 @@ class RowScales:
         norms, shift = f.variable(self.norms(starts)), f.variable(zeros(ir.VectorType(I32, TOGETHER)))
         first = f.read(norms)
         small = f.b.fcmp_ordered("<", first, fill(first.type, LEAST))
-        with f.when(f.b.icmp_unsigned("!=", f.b.bitcast(small, FEW), FEW(0))):
+        with f.when(f.b.icmp_unsigned("!=", f.b.bitcast(small, ROW_BITS), ROW_BITS(0))):
             second = self.norms(starts, 2.0**ENLARGED)
             found = f.b.and_(small, f.b.fcmp_ordered(">=", second, fill(second.type, LEAST_ENLARGED)))
             f.change(norms, f.b.select(found, second, first))

@@ -107,7 +107,7 @@ def test_boxes_lie_in_their_tensors_and_are_few(name: str, extents: tuple[int, .
         for tensor_name, one in schedule.rows.items():
             assert (one.keep <= one.lo).all() and (one.lo <= one.hi).all()
             of_a_row = -(-graph.types[tensor_name].shape[schedule.axes.of(tensor_name)] // extents[0])
-            assert one.window < 4096 * of_a_row or tensor_name in planner.always
+            assert one.window < 4096 * of_a_row or tensor_name in planner.whole_bytes
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -117,12 +117,12 @@ def test_memory_of_a_taller_image_is_that_of_a_low_one(name: str) -> None:
     cut = [one.stream_plan(64, (4,), sample=True) for one in (low, tall)]
     for a, b in zip(*(one.sweeps for one in cut), strict=True):
         held = [
-            {name: size for name, size in one.storage.persistent.items() if name not in of.always}
+            {name: size for name, size in one.storage.persistent.items() if name not in of.whole_bytes}
             for one, of in ((a, low), (b, tall))
         ]
         assert sorted(held[0].values()) == sorted(held[1].values())
         assert a.schedule.ahead == b.schedule.ahead
-    whole = sum(tall.always.values())
+    whole = sum(tall.whole_bytes.values())
     assert whole <= CHANNELS * 4 * 2**20 * 2**18 // 2**13
 
 

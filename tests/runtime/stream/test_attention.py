@@ -67,7 +67,7 @@ def test_scores_are_never_stored(form: str) -> None:
     plan = plan_of(attention_network(form, (512, 512), channels=32), exact=False)
     planner = planner_of(plan)
     factors = [name for name in planner.network.swept.collected if ":" not in name]  # partial sums of norms aside
-    assert len(factors) == 2 and sum(planner.always[name] for name in factors) <= 64 * MIB
+    assert len(factors) == 2 and sum(planner.whole_bytes[name] for name in factors) <= 64 * MIB
     chosen = choose_bands(planner, find_inplace_slices(plan), MemoryLimit(2**30, 2, 128 * MIB))
     assert chosen.plan.rows < 512 and len(chosen.plan.attentions) == 1
 

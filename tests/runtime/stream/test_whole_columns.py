@@ -58,7 +58,7 @@ def test_sums_over_rows_are_kept_by_block(name: str) -> None:
     network = after_a_convolution(PROFILES[name], 600, 600, two=[2], three=[3])
     planner, inputs = planner_of(plan_of(network)), random_inputs(network)
     whole = 6 * 600 * 600 * 4
-    assert sum(planner.always.values()) < whole / 4
+    assert sum(planner.whole_bytes.values()) < whole / 4
     stream = planner.stream_plan(16)
     assert max(one.schedule.rows["x"].fresh for one in stream.sweeps) <= 64
     wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=2).execute(inputs)["y"]
@@ -81,7 +81,7 @@ def test_group_norms_of_half_precision_keep_their_image(monkeypatch: pytest.Monk
     x, y = tensor("x", [1, 3, 300, 400], np.float16), tensor("y", None, np.float16)
     network = model(nodes, [x], [y], opset=17, **shapes, **halves)
     planner, inputs = planner_of(plan_of(network)), random_inputs(network)
-    assert sum(planner.always.values()) < 2**20  # of 3.7 MiB
+    assert sum(planner.whole_bytes.values()) < 2**20  # of 3.7 MiB
     wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=2).execute(inputs)["y"]
     np.testing.assert_array_equal(run_stream(planner.stream_plan(16), inputs, 2)["y"], wanted)
 
