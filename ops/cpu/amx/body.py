@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import product
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
-from brickrt.ops.cpu.amx.outputs import TOGETHER, Outputs
+from brickrt.ops.cpu.amx.outputs import Outputs
 from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, TILES, AmxScheme
 from brickrt.ops.cpu.amx.sizes import ASKS, LANES, ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import I64, PTR, Index
+from brickrt.ops.cpu.emit.llvm_types import I1, I64, PTR, Index
 from brickrt.ops.cpu.emit.sizes import Size
 
-FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
-
 L1_BYTES = 1 << 15
-PIECES = PIXELS // TOGETHER  # that the outputs of a group are finished in
-AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L3
+AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L2
+FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
 
 
 class AmxBody:
@@ -42,6 +40,7 @@ class AmxBody:
         width = BLOCKS * kernel.lanes
         self.first_tile, self.last_tile = f.div(lo, width), f.div(f.add(hi, width - 1), width)
         self.sweep: Index = 0
+        self.share: Index = 0
         self.first: Index = 0  # of the tiles whose sums are kept
         self.offsets = f.local(I64, count=kernel.taps)  # bytes from a pixel to what each tap reads
 
@@ -50,6 +49,7 @@ class AmxBody:
         f, k = self.f, self.k
         self.registers.configure()
         planes, *spans = k.view.pixels(f)
+        spans = self.joined(spans) if k.joins_rows else spans
         with f.loops(k.view.batches(f)) as batch, f.loop(*planes) as z:
             (top, bottom), (left, right) = spans
             most_columns = f.maximum(k.narrow, k.plane_pixels // (k.halos[0] + 1) - k.halos[1])
@@ -65,6 +65,18 @@ class AmxBody:
                             self.gather.emit(chunk, self.sweep)
                             self.tiles(chunk, first, f.add(first, count))
         self.registers.release()
+
+    def joined(self, spans: Sequence[tuple[Index, Index]]) -> list[tuple[Index, Index]]:
+        """Rows and columns of a box; as those of one row, where the pixels of its rows follow one another."""
+        f, k = self.f, self.k
+        (top, bottom), (left, right) = spans
+        columns, together = f.sub(right, left), I1(1)
+        for strides in k.walked:
+            follows = f.b.icmp_signed("==", f.value(f.mul(columns, strides[-1])), f.value(strides[-2]))
+            together = f.b.and_(together, follows)
+        end = f.add(left, f.mul(f.sub(bottom, top), columns))
+        ends = [f.b.select(together, f.value(x), f.value(y)) for x, y in ((f.add(top, 1), bottom), (end, right))]
+        return [(top, ends[0]), (left, ends[1])]
 
     def span(self, rows: Index, width: Index) -> Index:
         """From one line of a pixel of a chunk to the next."""
@@ -132,20 +144,24 @@ class AmxBody:
 
     def pixels(self, chunk: Chunk, tile: Index, blocks: int) -> None:
         """All pixels of a chunk by a tile of output channels."""
-        f = self.f
+        f, k = self.f, self.k
         total = f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns)
         stream = self.stream(chunk, tile, blocks)
         self.outputs.begin(chunk, f.mul(tile, BLOCKS), blocks)
+        self.share = self.paced(total, blocks)
+        if k.sweeps == 1:
+            self.begin(self.work, tile, TILES, blocks)
         with f.loop(0, total, PIXELS) as first:
             count = f.minimum(PIXELS, f.sub(total, first))
             several = f.b.icmp_signed(">", f.value(count), I64(ROWS))
             kept = self.kept(chunk, tile, first)
             for tiles, fits in ((1, f.b.not_(several)), (TILES, several)):
                 with f.when(fits):
-                    self.begin(kept, tile, tiles, blocks)
+                    if k.sweeps > 1:
+                        self.begin(kept, tile, tiles, blocks)
                     self.group(chunk, stream, first, tiles, blocks)
                     self.outputs.rest()
-                    self.end(kept, tiles, blocks)
+                    self.end(kept, tile, tiles, blocks)
             with self.finishing():
                 self.outputs.take(first, count)
         self.outputs.rest()
@@ -184,26 +200,32 @@ class AmxBody:
         """The bias, or the sums of the parts of K before."""
         f, k = self.f, self.k
         for t, j in product(range(tiles), range(blocks)):
-            if self.bias is None:
-                self.registers.zero(t * BLOCKS + j)
-            else:
-                at = f.address(self.bias, f.mul(f.add(f.mul(tile, BLOCKS), j), LANES), k.sums)
-                self.registers.load(t * BLOCKS + j, at, I64(0))
+            self.bias_or_zero(t, j, tile)
         if k.sweeps > 1:
             with f.when(f.b.not_(self.is_sweep(0))):
                 for t, j in product(range(tiles), range(blocks)):
                     self.registers.load(t * BLOCKS + j, self.place(kept, t, j), I64(k.kept_bytes))
 
-    def end(self, kept: ir.Value, tiles: int, blocks: int) -> None:
-        """Sums to where they are finished, or kept for the next part."""
-        f, to = self.f, kept
+    def bias_or_zero(self, t: int, j: int, tile: Index) -> None:
+        """What the sums of tile `t` of pixels and block `j` begin with."""
+        f, k = self.f, self.k
+        if self.bias is None:
+            self.registers.zero(t * BLOCKS + j)
+        else:
+            at = f.address(self.bias, f.mul(f.add(f.mul(tile, BLOCKS), j), LANES), k.sums)
+            self.registers.load(t * BLOCKS + j, at, I64(0))
+
+    def end(self, kept: ir.Value, tile: Index, tiles: int, blocks: int) -> None:
+        """Sums to where they are finished, or kept for the next part. Where K has one part, each register begins with
+        the next group's bias at once: that need not wait for the other registers' sums."""
+        f, to = self.f, self.work
         if self.k.sweeps > 1:
             last = self.is_sweep(self.k.sweeps - 1)
             to = f.b.inttoptr(f.b.select(last, f.b.ptrtoint(self.work, I64), f.b.ptrtoint(kept, I64)), PTR)
-        else:
-            to = self.work
         for t, j in product(range(tiles), range(blocks)):
             self.registers.store(t * BLOCKS + j, self.place(to, t, j), I64(self.k.kept_bytes))
+            if self.k.sweeps == 1:
+                self.bias_or_zero(t, j, tile)
 
     def place(self, base: ir.Value, tile: int, block: int) -> ir.Value:
         """Where the sums of a tile and a block lie: [pixel][block][lanes]."""
@@ -221,12 +243,13 @@ class AmxBody:
             weights = f.address(stream, f.mul(self.first_unit(tap), step_bytes), BYTE)
             with f.loop(0, f.minimum(k.sweep, f.sub(k.units, f.mul(self.sweep, k.sweep)))) as unit:
                 at = f.address(pixels, f.mul(f.mul(unit, k.factors.parts), chunk.span), BYTE)
-                self.step(chunk, at, f.address(weights, f.mul(unit, step_bytes), BYTE), tiles, blocks)
+                words = f.address(weights, f.mul(unit, step_bytes), BYTE)
+                self.step(chunk, at, words, tiles, blocks)
+                self.prefetch(words, first, blocks)
                 if self.later is not None:
                     self.ask(self.later)
                 if k.sweeps == 1:
-                    with f.loop(0, -(-PIECES // (k.taps * k.units))):
-                        self.outputs.some()
+                    self.outputs.some()
 
     def ask(self, later: ir.Value) -> None:
         """Prefetches the next weights of a later kernel."""
@@ -237,11 +260,28 @@ class AmxBody:
             f.prefetch(at, f.mul(pace, n), BYTE, near=False)
         f.set(later, f.address(at, f.mul(pace, ASKS), BYTE))
 
-    def prefetch(self, tile: ir.Value, blocks: int) -> None:
-        """Prefetches the lines that lie AHEAD of a tile of weights, in a stream that L1 does not hold."""
-        if blocks * self.k.block_bytes > L1_BYTES:
+    def bring_near(self, tile: ir.Value, blocks: int) -> None:
+        """Asks for the lines that lie AHEAD of a part of weights, in a stream that L1 does not hold. Where weights have
+        one part, that takes as long as it saves."""
+        if self.k.factors.weight_parts > 1 and blocks * self.k.block_bytes > L1_BYTES:
             for line in range(ROWS):
                 self.f.prefetch(tile, AHEAD + line * ROW_BYTES, BYTE)
+
+    def paced(self, total: Index, blocks: int) -> Index:
+        """Lines of the next stream of weights that each step of a group of tiles asks for: those of a step come while
+        all groups of pixels take it."""
+        f = self.f
+        groups = f.div(f.add(total, PIXELS - 1), PIXELS)
+        lines = blocks * self.k.factors.weight_parts * ROWS
+        return f.value(f.b.udiv(f.value(f.add(groups, lines - 1)), f.value(groups)))
+
+    def prefetch(self, weights: ir.Value, first: Index, blocks: int) -> None:
+        """Asks for a group's share of what the next tile of output channels takes in the place of `weights`."""
+        f, k = self.f, self.k
+        start = f.mul(f.div(first, PIXELS), self.share)
+        with f.loop(0, self.share) as line:
+            at = f.add(f.mul(f.add(start, line), ROW_BYTES), blocks * k.block_bytes)
+            f.prefetch(weights, at, BYTE, near=False)
 
     def step(self, chunk: Chunk, pixels: ir.Value, weights: ir.Value, tiles: int, blocks: int) -> None:
         """The products of a unit of K: each part of pixels or weights is loaded when it is another than before."""
@@ -257,7 +297,7 @@ class AmxBody:
                     at = f.address(weights, (order[1] * blocks + j) * TILE_BYTES, BYTE)
                     self.registers.load(FIRST_WEIGHTS + j, at, I64(ROW_BYTES))
                     if order == next(each for each in k.factors.order if each[1] == order[1]):
-                        self.prefetch(at, blocks)
+                        self.bring_near(at, blocks)
             held = order
             for t in range(tiles):
                 for j in range(blocks):

@@ -67,7 +67,7 @@ class Gather:
     def row(self, chunk: Chunk, start: Index, z: Index, y: Index, x: Index) -> None:
         """A row of a plane, whose first pixel is number `start` of the workspace and reads (z, y, x)."""
         f, view, end = self.f, self.k.view, self.f.value(chunk.width)
-        first, last = self.inside((z, y), x, end, view.strides[2])
+        first, last = (0, end) if self.k.joins_rows else self.inside((z, y), x, end, view.strides[2])
         self.clear(start, 0, first)
         source = f.add(view.source(f, chunk.batch), f.dot((z, y, x), view.steps))
         whole, tail = divmod(view.depth, self.k.factors.unit)

@@ -15,13 +15,11 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.again import Again
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk
-from brickrt.ops.cpu.amx.scheme import AmxScheme
+from brickrt.ops.cpu.amx.scheme import TOGETHER, AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.operands.epilogue import offset_of
-
-TOGETHER = 4  # outputs that share what their addresses take
 
 
 class Outputs:
@@ -82,12 +80,12 @@ class Outputs:
         f.b.position_at_end(after)
 
     def piece(self) -> None:
-        """Up to TOGETHER outputs that lie side by side; behind the last one of a row come pixels that are none."""
+        """Outputs that lie side by side, up to a run; behind the last one of a row come pixels that are none."""
         f, chunk = self.f, self.chunk
         slot, row, column = (f.get(place, I64) for place in (self.slot, self.row, self.column))
         left = f.sub(f.get(self.end, I64), slot)
-        count = f.minimum(f.minimum(left, f.sub(chunk.columns, column)), TOGETHER)
-        self.run(f.sub(slot, f.get(self.base, I64)), count, row, column)
+        count = f.minimum(f.minimum(left, f.sub(chunk.columns, column)), self.k.run)
+        self.several(f.sub(slot, f.get(self.base, I64)), count, row, column)
         column = f.add(column, count)
         ends = f.b.icmp_signed("==", f.value(column), f.value(chunk.columns))
         halo = f.b.select(ends, f.value(f.sub(chunk.width, chunk.columns)), I64(0))
@@ -95,16 +93,22 @@ class Outputs:
         f.set(self.column, f.b.select(ends, I64(0), f.value(column)))
         f.set(self.row, f.b.select(ends, f.b.add(row, I64(1)), row))
 
-    def run(self, number: Index, count: Index, row: Index, column: Index) -> None:
-        """`count` outputs from one on: all that go together, or single ones."""
-        f, (z, y, x) = self.f, self.chunk.first
+    def several(self, number: Index, count: Index, row: Index, column: Index) -> None:
+        """`count` outputs from one on: TOGETHER at a time, then single ones."""
+        f, chunk = self.f, self.chunk
+        (z, y, x) = chunk.first
         start = [z, f.add(y, row), f.add(x, column)]
-        whole = f.b.icmp_signed("==", f.value(count), I64(TOGETHER))
-        for j in range(len(self.blocks)):
-            with f.when(f.b.and_(self.within[j], whole)):
-                self.together(j, number, [[*start[:2], f.add(start[2], t)] for t in range(TOGETHER)])
-            with f.when(f.b.and_(self.within[j], f.b.not_(whole))), f.loop(0, count) as at:
-                self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
+        self.epilogue.locate(self.k.view.index(f, chunk.batch, channel, start) for channel in self.blocks)
+        whole = f.mul(f.div(count, TOGETHER), TOGETHER)
+        with f.loop(0, whole, TOGETHER) as at:
+            pixels = [[*start[:2], f.add(start[2], at, t)] for t in range(TOGETHER)]
+            for j, within in enumerate(self.within):
+                with f.when(within):
+                    self.together(j, f.add(number, at), pixels)
+        with f.loop(whole, count) as at:
+            for j, within in enumerate(self.within):
+                with f.when(within):
+                    self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
 
     def together(self, block: int, number: Index, pixels: Sequence[Sequence[Index]]) -> None:
         """TOGETHER vectors of outputs from `number` on. Bytes of images lie one behind the other."""

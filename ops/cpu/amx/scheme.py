@@ -45,6 +45,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
+from brickrt.ops.cpu.operands.operand_access import access
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product_types import SUMS
@@ -52,6 +53,7 @@ from brickrt.ops.types import Boxes
 
 TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
 PIXELS = TILES * ROWS
+TOGETHER = 4  # outputs that share what their addresses take
 IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulLines, Conv: ConvImages, ConvTranspose: SpreadView}
 KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
 NARROW = 32  # columns of a chunk, at least
@@ -172,6 +174,27 @@ class AmxScheme(Kernel):
     def pixel_bytes(self) -> int:
         """From pixel to pixel in the workspace."""
         return ROW_BYTES
+
+    # ---- outputs
+
+    @property
+    def run(self) -> int:
+        """Outputs that are finished in a step over K, so that those of a group take no more steps than there are."""
+        steps = self.taps * self.units
+        return -(-PIXELS // (TOGETHER * steps)) * TOGETHER if self.sweeps == 1 else PIXELS
+
+    @property
+    def joins_rows(self) -> bool:
+        """Whether rows of a box may be walked as one: each output reads a pixel that lies where it does."""
+        op, images = self.op, self.out.type.rank > DIMS
+        pointwise = isinstance(op, Conv) and not any((*op.pads, *op.pads_end)) and {*op.kernel, *op.strides} == {1}
+        return images and pointwise and self.factors.parts == 1
+
+    @property
+    def walked(self) -> list[Sequence[int]]:
+        """Strides of what is read and written with the pixels of outputs."""
+        e = self.epilogue
+        return [self.ins[0].strides, self.out.strides, *(access(operand, self.out).strides for operand in e.ins)]
 
     # ---- planes
 

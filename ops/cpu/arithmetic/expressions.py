@@ -80,7 +80,7 @@ class _Printer:
             return self._shared(("const", expr.dtype, repr(expr.value)), lambda: constant(fixed, self.lanes))
         if isinstance(expr, OpenConst):
             read = expr
-            return self._shared(("open", expr.place), lambda: self.f.splat(read.emit(self.f), self.lanes))
+            return self._shared(("open", expr.place), lambda: read.emit(self.f, self.lanes))
         if not isinstance(expr, Apply):
             raise ValueError(f"expression node {type(expr).__name__} has no LLVM IR")
         byte = rounded_byte(expr)

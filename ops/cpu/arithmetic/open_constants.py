@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
+from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter, splat_by
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32
 from brickrt.ops.cpu.emit.sizes import Size
 from brickrt.ops.expr import Apply, Const, Expr
 from brickrt.ops.types import OpenNumber, is_floating
 
 Take = Callable[[int], Any]
+Conversion = Callable[[ir.IRBuilder, ir.Value], ir.Value]
 FLOAT32 = np.dtype(np.float32)
 KNOWN = frozenset({0.0, 255.0, -128.0, 127.0})
 """Integers that stay as they are: the ends of a byte's range, and a zero point that need not be added."""
@@ -39,15 +40,21 @@ class OpenConst(Expr):
     least: float
     largest: float
 
-    def integer(self, f: FunctionEmitter) -> ir.Value:
-        """The integer that it is: i32."""
-        assert isinstance(self.number, Size) and not self.scale
-        return f.entry_value(("integer", self.place), self.number, lambda b, word: b.trunc(word, I32))
+    def integer(self, f: FunctionEmitter, lanes: int = 1) -> ir.Value:
+        """The integer that it is, in each of so many lanes: i32."""
+        return self._read(f, "integer", lanes, lambda b, word: b.trunc(word, I32))
 
-    def emit(self, f: FunctionEmitter) -> ir.Value:
-        """The constant: float."""
+    def emit(self, f: FunctionEmitter, lanes: int = 1) -> ir.Value:
+        """The constant, in each of so many lanes: float."""
+        return self._read(f, "constant", lanes, self._converted)
+
+    def _read(self, f: FunctionEmitter, kind: str, lanes: int, convert: Conversion) -> ir.Value:
+        """The constant as `convert` emits it. All its lanes are filled where the function begins: in a loop that would
+        take as long as to compute with them."""
         assert isinstance(self.number, Size)
-        return f.entry_value(("constant", self.place), self.number, self._converted)
+        return f.entry_value(
+            (kind, self.place, lanes), self.number, lambda b, word: splat_by(b, convert(b, word), lanes)
+        )
 
     def _converted(self, b: ir.IRBuilder, word: ir.Value) -> ir.Value:
         """What a word of the table is as a float."""

@@ -60,9 +60,9 @@ def zero_vector(f: FunctionEmitter, kind: ir.Type, zero: Zero) -> ir.Value:
     if isinstance(zero, int):
         return fill(kind, float(zero) if element == FLOAT else zero)
     if element == FLOAT:
-        return f.splat(zero.emit(f), lanes)
-    integer = zero.integer(f)
-    return f.splat(integer if element == I32 else f.b.trunc(integer, element), lanes)
+        return zero.emit(f, lanes)
+    integers = zero.integer(f, lanes)
+    return integers if element == I32 else f.b.trunc(integers, kind)
 
 
 def store_byte(f: FunctionEmitter, x: ir.Value, zero: Zero) -> ir.Value:

@@ -153,13 +153,7 @@ class FunctionEmitter(ControlFlow):
 
     def splat(self, scalar: ir.Value, lanes: int) -> ir.Value:
         """A vector of `lanes` copies; one lane stays a scalar."""
-        if lanes == 1:
-            return scalar
-        if isinstance(scalar, ir.Constant):
-            return fill(ir.VectorType(scalar.type, lanes), scalar.constant)
-        undefined, firsts = splat_operands(scalar.type, lanes)
-        first = self.b.insert_element(undefined, scalar, word_constant(0))
-        return self.b.shuffle_vector(first, undefined, firsts)
+        return splat_by(self.b, scalar, lanes)
 
     def math(self, name: str, *args: ir.Value) -> ir.Value:
         """LLVM's intrinsic function `name` whose operands and result have one type, such as fabs or sqrt."""
@@ -283,3 +277,13 @@ class FunctionEmitter(ControlFlow):
         """<lanes x i1>, on for the first `count` lanes."""
         steps = vector_constant(I64, tuple(range(lanes)))
         return self.b.icmp_signed("<", steps, self.splat(self.value(count), lanes))
+
+
+def splat_by(b: ir.IRBuilder, scalar: ir.Value, lanes: int) -> ir.Value:
+    """A vector of `lanes` copies, emitted by a builder; one lane stays a scalar."""
+    if lanes == 1:
+        return scalar
+    if isinstance(scalar, ir.Constant):
+        return fill(ir.VectorType(scalar.type, lanes), scalar.constant)
+    undefined, firsts = splat_operands(scalar.type, lanes)
+    return b.shuffle_vector(b.insert_element(undefined, scalar, word_constant(0)), undefined, firsts)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 
@@ -15,7 +15,7 @@ from brickrt.ops.cpu.arithmetic.quantize import rounded_byte, store_four
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.operands.operand_access import load_operand
+from brickrt.ops.cpu.operands.operand_access import access, load_operand
 from brickrt.ops.expr import Apply, Expr
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
@@ -99,6 +99,14 @@ class BoundEpilogue:
         pairs = zip(self.pointers, e.ins, strict=True)
         extras = [load_operand(self.f, p, o, e.out, index, e.lanes, mask) for p, o in pairs]
         return emit_expr(self.f, e.expr, [value, *others, *extras], e.lanes)
+
+    def locate(self, indices: Iterable[Sequence[Index]]) -> None:
+        """Computes where operands and outputs of some lie, so that the loops that follow know most of it."""
+        e = self.epilogue
+        for index in indices:
+            offset_of(self.f, e.out, index)
+            for operand in e.ins:
+                access(operand, e.out).offset(self.f, index)
 
     def four(self, values: Sequence[ir.Value], indices: Sequence[Sequence[Index]]) -> ir.Value:
         """`apply` of up to four vectors of 16 or 8, as bytes one behind the other."""

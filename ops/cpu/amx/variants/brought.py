@@ -94,7 +94,7 @@ class BroughtBody(AmxBody):
                         f.b.store(value, f.address(to, (part * blocks + j) * TILE_BYTES, BYTE), align=1)
         return self.brought
 
-    def prefetch(self, tile: ir.Value, blocks: int) -> None:
+    def prefetch(self, weights: ir.Value, first: Index, blocks: int) -> None:
         """Nothing: what was made just now is near."""
 
     def first_unit(self, tap: Index) -> Index:

@@ -17,7 +17,7 @@ from brickrt.ops.cpu.amx.kernel import AmxKernel, AmxMaker
 from brickrt.ops.cpu.compile import to_object
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.sized_kernel import emit_sized
-from brickrt.ops.expr import apply, arg, const
+from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes, TensorType
@@ -165,6 +165,31 @@ def test_an_epilogue_with_a_residual(kind):
     given = drawn(kind, (1, 40, 6, 7), (50, 40, 3, 3), (50,))
     residual = np.random.default_rng(1).integers(-9, 9, (1, 50, 6, 7)).astype(out)
     compare(op, [*given, residual])
+
+
+@needs_tiles
+@pytest.mark.parametrize("depth", [40, 300])
+@pytest.mark.parametrize("columns", [4, 7, 1])
+def test_rows_that_are_walked_as_one(monkeypatch, columns, depth):
+    """An operand that each row has one value of keeps them apart; so do boxes of some columns. Bytes are finished in
+    runs of the pixels that a step has to finish, which little room makes end anywhere."""
+    monkeypatch.setattr(scheme.AmxScheme, "plane_pixels", 50)
+    monkeypatch.setattr(harness, "_COMPILED", {})
+    harness.compiled.cache_clear()
+    sums, residual, factor = cast(arg(0, np.dtype(np.int32)), F32), arg(1, F32), arg(2, F32)
+    scaled = apply("add", apply("mul", sums, const(2.0**-9, F32)), residual)
+    rng = np.random.default_rng(3)
+    given = [*drawn("uint8", (2, depth, 23, columns), (50, depth, 1, 1)), rng.integers(-99, 99, (2, 50, 23, columns))]
+    given[2] = given[2].astype(np.float32)
+    compare(conv((1, 1), epilogue=as_byte(scaled)), given)
+    by_row = rng.choice([0.5, 1.0, 2.0], (1, 1, 23, 1)).astype(np.float32)
+    compare(conv((1, 1), epilogue=as_byte(apply("mul", scaled, factor))), [*given, by_row])
+
+
+def as_byte(value):
+    """A float as QuantizeLinear stores it."""
+    bounded = apply("min", apply("max", apply("round", value), const(0, F32)), const(255, F32))
+    return cast(bounded, np.dtype(np.uint8))
 
 
 @needs_tiles
