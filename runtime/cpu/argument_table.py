@@ -103,13 +103,27 @@ class ArgumentTable:
         out, *ins = (self.places.operand(name) for name in (node.output, *node.inputs))
         variants, which = self.chosen.of(steps, out, tuple(ins))
         variants, asked = self.prefetch.asking(steps, variants, which)
-        numbers = self._numbers(variants)[which]
-        origins: list[tuple[int | np.ndarray, np.ndarray]] = [*self._origins(node, steps, variants[0])]
-        if variants[0].sized:
+        works = np.array([kernel.workspace > 0 for kernel in variants])
+        if works.all() or not works.any():
+            self._write(node, steps, variants, which, asked)
+            return
+        # boxes of a few rows may need no workspace, and have no pointer to it
+        for alike in (works[which], ~works[which]):
+            rows = np.flatnonzero(alike)
+            if len(rows):
+                self._write(node, steps.part(rows), variants, which[rows], None if asked is None else asked[rows])
+
+    def _write(
+        self, node: Node, steps: Steps, variants: Sequence[Kernel], which: np.ndarray, asked: np.ndarray | None
+    ) -> None:
+        """Writes the records of steps whose kernels, `which` of the `variants`, have pointers to the same things."""
+        kernel, numbers = variants[which[0]], self._numbers(variants)[which]
+        origins: list[tuple[int | np.ndarray, np.ndarray]] = [*self._origins(node, steps, kernel)]
+        if kernel.sized:
             origins.append((self._sizes_of(numbers), np.zeros(len(numbers), np.int64)))
         words = words_of(numbers, origins, steps.boxes)
         if asked is not None:
-            column = HEAD_WORDS + 2 * (len(ins) + variants[0].extra_pointers)
+            column = HEAD_WORDS + 2 * (len(node.inputs) + kernel.extra_pointers)
             self.prefetch.note(steps.node, words[:, column : column + 2], asked)
         self.records.append((steps.tasks, steps.ranks, words))
 

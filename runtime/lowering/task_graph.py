@@ -56,6 +56,11 @@ class Steps:
     origins: dict[str, np.ndarray]
     prefetches: dict[str, PrefetchTarget] = field(default_factory=dict)
 
+    def part(self, rows: np.ndarray) -> Steps:
+        """The calls of these numbers."""
+        origins = {name: each[rows] for name, each in self.origins.items()}
+        return Steps(self.node, self.boxes.take(rows), self.tasks[rows], self.ranks[rows], origins, self.prefetches)
+
 
 @dataclass(frozen=True, eq=False)
 class ScratchMoves:

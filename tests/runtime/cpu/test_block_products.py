@@ -49,3 +49,16 @@ def test_threads_and_definition(rows):
     np.testing.assert_array_equal(*found)
     (want,) = ReferenceEvaluator(onnx.ModelProto.FromString(model)).run(None, {"x": x})
     np.testing.assert_allclose(found[0], want, rtol=1e-4, atol=1e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("rows", [33, 65])
+def test_the_last_brick_has_few_rows(rows):
+    """One row needs no weights in the workspace, which those before it do: kernels of one node have different
+    pointers."""
+    x = np.random.default_rng(1).standard_normal((1, rows, DEPTH)).astype(np.float32)
+    found = []
+    for options in ({"strategy": "layerwise"}, {"strategy": "padded", "brick": 32}):
+        with Runtime(network(), threads=1, **options) as runtime:
+            found.append(runtime.execute({"x": x}))
+    (whole,), (bricks,) = (each.values() for each in found)
+    np.testing.assert_array_equal(whole, bricks)
