@@ -12,6 +12,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.sizes import (
     AREA_BYTES,
     FACTORS_OF,
+    HALVES,
     LANES,
     PLANE_PIXELS,
     ROW_BYTES,
@@ -41,6 +42,8 @@ VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 BROUGHT_CYCLES = {FLOAT32: 8, FLOAT16: 2}
 """Of a line of a second factor that is brought into tiles while a kernel runs, by its type; of others OTHER_CYCLES."""
 OTHER_CYCLES = 4
+HALVES_SHARE = 1.2
+"""Times as long as products take else, of windows by float16 weights."""
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
 COMPUTED_SHARE = {FLOAT32: 0.5}
 """Share of the time of vector registers that a product of two computed matrices is modelled to take at most, by type:
@@ -177,7 +180,8 @@ class TileWork:
         copied = pixels / self.repeats * self._read_again(box) * self.units * self.kind.parts * LINE_CYCLES
         chunks = images * math.ceil(pixels / images / self._chunk_pixels)
         brought = chunks * blocks * self.taps * self.units * ROWS * self.kind.weight_parts * self.brought
-        return (products + copied + brought + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
+        halves = HALVES_SHARE if self.kind is HALVES and self.taps > 1 else 1.0
+        return (halves * products + copied + brought + pixels * blocks * VECTOR_CYCLES) / _clock_mhz(self.device)
 
     def slower(self, out: Shape, rows: np.ndarray) -> np.ndarray:
         """How many times longer a matrix product takes in pieces of so many rows: each brings a computed second factor
