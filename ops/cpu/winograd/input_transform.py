@@ -41,6 +41,21 @@ class InputTransform:
                 for guarded, branch in ((False, whole), (True, partial)):
                     with branch, f.loop(*planes) as z:
                         self.plane(f.add(image, f.mul(z, self.depth_stride)), corner, guarded, tile, z)
+        if not self.k.paired:
+            self.clear(group, planes)
+
+    def clear(self, group: TileGroup, planes: tuple[Index, Index]) -> None:
+        """Zeros in the places of the last register tile that have no tile. They are multiplied as well, and what other
+        kernels left there may be subnormal numbers, with which Intel's processors take a hundred times as long."""
+        f, k = self.f, self.k
+        last = f.sub(group.blocks, 1)
+        used = f.sub(group.count, f.mul(last, k.t))
+        with f.loop(*planes) as z, f.loop(0, k.axes.planes) as plane, f.loop(0, k.depth_in) as c:
+            start = f.address(
+                self.frame.v, f.add(self.place_at(last, z, c), f.mul(plane, k.plane_in)), self.frame.dtype
+            )
+            with f.loop(used, k.t) as place:
+                f.store(zeros(self.frame.kind), start, f.mul(place, k.lanes), self.frame.dtype, k.lanes)
 
     def plane(self, base: Index, corner: Sequence[Index], guarded: bool, tile: WinogradTile, z: Index) -> None:
         """One tile in plane `z` of the input, which begins at `base`; `guarded` where not all of it may be read."""
@@ -181,8 +196,13 @@ class InputTransform:
     def vector_at(self, tile: WinogradTile, z: Index, c: Index) -> Index:
         """Where vector `c` of a tile's first plane lies in V."""
         f, k = self.f, self.k
-        block = f.add(f.mul(slot(self.frame, z), self.frame.plane_tiles), tile.block)
-        return f.add(f.mul(f.add(f.mul(block, k.depth_in), c), k.t * k.lanes), f.mul(tile.place, k.lanes))
+        return f.add(self.place_at(tile.block, z, c), f.mul(tile.place, k.lanes))
+
+    def place_at(self, block: Index, z: Index, c: Index) -> Index:
+        """Where vector `c` of the first tile of a register tile lies in V."""
+        f, k = self.f, self.k
+        row = f.add(f.mul(slot(self.frame, z), self.frame.plane_tiles), block)
+        return f.mul(f.add(f.mul(row, k.depth_in), c), k.t * k.lanes)
 
 
 class NextInputs:
