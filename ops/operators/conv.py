@@ -6,6 +6,9 @@ operands of the epilogue, which broadcast to the output. x may be uint8 and w in
 (`product_types.py`). In the epilogue `Arg(0)` is the convolution with its bias, and
 `Arg(k)`, k ≥ 1, is extra operand k-1.
 
+Where `halves`, the factors are float16 in the model, and results are rounded to it: kernels may multiply 16 bits of
+each factor (`product_types.py`).
+
 A convolution with `gate_parts` > 1 sums that many times the channels of its output. Its epilogue combines equal parts
 of them: `Arg(k)`, k < gate_parts, is part k, and the extra operands follow (gates: a · b, a · sigmoid(b)).
 """
@@ -50,6 +53,7 @@ class Conv(Op):
     epilogue: Expr | None = None
     gate_parts: int = 1
     channel_scaled: bool = False
+    halves: bool = False
 
     @property
     def main(self) -> int:
@@ -150,6 +154,7 @@ class ConvTranspose(Op):
     groups: int = 1
     bias: bool = False
     epilogue: Expr | None = None
+    halves: bool = False
     gate_parts: ClassVar[int] = 1
     channel_scaled: ClassVar[bool] = False
 

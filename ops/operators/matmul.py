@@ -22,7 +22,7 @@ class MatMul(Op):
 
     Then the bias [N] if `bias`, then the extra operands of the epilogue, which broadcast to the output; `Arg(0)` of the
     epilogue is the product with its bias, `Arg(k)` extra operand k-1. a may be uint8 and b int8: then bias and sums are
-    int32 (`product_types.py`).
+    int32 (`product_types.py`). Where `halves`, kernels may multiply 16 bits of each factor.
     """
 
     name: ClassVar[str] = "MatMul"
@@ -30,6 +30,7 @@ class MatMul(Op):
     """Inputs that the two factors are."""
     bias: bool = False
     epilogue: Expr | None = None
+    halves: bool = False
 
     @property
     def main(self) -> int:

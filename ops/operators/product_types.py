@@ -4,6 +4,8 @@ A product of quantized integers multiplies uint8 by int8 and sums in int32, its 
 points) are no part of it: that of the input is a constant of each output channel, which is added to the bias.
 
 The bias of a product of bfloat16 may be float32, like its sums. A product of float32 by float16 is one of float32.
+Where a model has float16, which is 11 bits, for the factors and for the result, what is multiplied here has float32 for
+them, and marks say so (`halves`): then 16 bits of each factor are nearer to the formula than the model is.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def possible_algorithms(
 def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype = FLOAT32) -> float:
     """How many times larger weights of a type are as an algorithm reads them."""
     if algorithm == TILES:
-        return tile_weight_growth(dtype)
+        return tile_weight_growth(op, dtype)
     if algorithm in LEVELS:
         return stored_growth(algorithm)
     if algorithm is None or keeps_weights(algorithm):

@@ -11,7 +11,6 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.sizes import (
     AREA_BYTES,
-    FACTORS_OF,
     HALVES,
     LANES,
     PLANE_PIXELS,
@@ -20,6 +19,7 @@ from brickrt.ops.cpu.amx.sizes import (
     SPLIT,
     WORD,
     Factors,
+    factors_of,
     is_spread,
     joins_taps,
 )
@@ -56,14 +56,21 @@ PART_GROWTH = {FLOAT32: 1.5}  # weights in bfloat16 parts over the weights, by t
 VECTOR_UNITS = 2  # multiply-add units of processors that have tile registers
 
 
+def tile_kind(op: Op, first: np.dtype, second: np.dtype) -> Factors:
+    """What the factors of a product that tiles may compute are in them."""
+    found = factors_of(op, first, second)
+    assert found is not None
+    return found
+
+
 def tile_ratio(kind: Factors) -> float:
     """How many times more products of elements of a type tiles add than vectors of float32, at their peaks."""
     return ROWS * LANES * kind.unit / len(kind.order) / LEAST_CYCLES / (VECTOR_UNITS * LANES)
 
 
-def tile_weight_growth(dtype: np.dtype) -> float:
+def tile_weight_growth(op: Op, dtype: np.dtype) -> float:
     """How many times larger weights are as tiles read them."""
-    return PART_GROWTH.get(dtype, 1.0)
+    return 1.0 if getattr(op, "halves", False) else PART_GROWTH.get(dtype, 1.0)
 
 
 def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -> bool:
@@ -72,7 +79,7 @@ def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -
     if (
         not device.tiles
         or not isinstance(op, Conv | ConvTranspose | MatMul)
-        or (ins[0].dtype, ins[1].dtype) not in FACTORS_OF
+        or factors_of(op, ins[0].dtype, ins[1].dtype) is None
     ):
         return False
     constant = node.inputs[1] in graph.constants
@@ -94,7 +101,7 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
     work = TileWork.of(graph, node, device)
     weights: float = graph.ins(node)[1].nbytes
     if node.inputs[1] in graph.constants:
-        weights *= tile_weight_growth(graph.ins(node)[1].dtype)
+        weights *= tile_weight_growth(node.op, graph.ins(node)[1].dtype)
     else:
         constants = 0
     return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
@@ -113,8 +120,7 @@ def tile_steps(graph: Graph, node: Node) -> float:
     """About how many steps of groups of tiles a node takes: units of K of 32 pixels by 32 channels."""
     (x, w), matrix = graph.ins(node)[:2], isinstance(node.op, MatMul)
     multiplied = x.shape[-1] if matrix else math.prod(w.shape) // graph.out(node).shape[1]
-    unit = FACTORS_OF[x.dtype, w.dtype].unit
-    return graph.out(node).size * multiplied / (GROUP * unit)
+    return graph.out(node).size * multiplied / (GROUP * tile_kind(node.op, x.dtype, w.dtype).unit)
 
 
 @dataclass(frozen=True)
@@ -135,7 +141,7 @@ class TileWork:
         assert isinstance(op, Conv | ConvTranspose | MatMul)
         brought = w.dtype == FLOAT16 or node.inputs[1] not in graph.constants
         cycles = BROUGHT_CYCLES.get(w.dtype, OTHER_CYCLES) if brought else 0
-        return TileWork(op, x.shape[column_dim(op)], FACTORS_OF[x.dtype, w.dtype], device, cycles)
+        return TileWork(op, x.shape[column_dim(op)], tile_kind(op, x.dtype, w.dtype), device, cycles)
 
     @property
     def taps(self) -> int:

@@ -128,7 +128,7 @@ class _Sums:
         row = f.add(f.mul(f.rem(block, BLOCKS), TILE_BYTES), f.mul(f.div(f.rem(c, k.factors.unit), 2), ROW_BYTES))
         total = zeros(vector(FLOAT, LANES))
         odd = f.b.icmp_signed("==", f.value(f.rem(c, 2)), f.value(1))
-        for part in range(k.factors.parts):
+        for part in range(k.factors.weight_parts):
             at = f.address(self.w, f.add(first, row, f.mul(part * TILE_BYTES, each)), BYTE)
             words = f.load(at, 0, WORDS, LANES)
             upper = f.b.and_(words, fill(words.type, UPPER))

@@ -29,13 +29,13 @@ from brickrt.ops.cpu.amx.factors import split_weights
 from brickrt.ops.cpu.amx.sizes import (
     AREA_BYTES,
     ASKS,
-    FACTORS_OF,
     LANES,
     PLANE_PIXELS,
     ROW_BYTES,
     ROWS,
     TILE_BYTES,
     Factors,
+    factors_of,
 )
 from brickrt.ops.cpu.amx.spread import SpreadView, cuts_windows
 from brickrt.ops.cpu.amx.views import DIMS, ConvImages, ImageView, MatMulLines
@@ -111,7 +111,9 @@ class AmxScheme(Kernel):
     @cached_property
     def factors(self) -> Factors:
         """How elements become words."""
-        return FACTORS_OF[self.ins[0].dtype, self.ins[1].dtype]
+        found = factors_of(self.op, self.ins[0].dtype, self.ins[1].dtype)
+        assert found is not None
+        return found
 
     @property
     def sums(self) -> np.dtype:

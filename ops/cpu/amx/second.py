@@ -92,7 +92,7 @@ class ComputedMatrix(SecondFactor):
             rows.append(f.load(self.base, offset, raw, LANES, mask))
         if factors.weight_parts == 1:
             return [self.joined(rows)]
-        parts = zip(*(parts_of(f, value, factors.weight_parts) for value in rows), strict=True)
+        parts = zip(*(parts_of(f, value, factors.weight_parts, factors.rounded) for value in rows), strict=True)
         return [self.upper(*pair) for pair in parts]
 
     def joined(self, rows: Sequence[ir.Value]) -> ir.Value:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.ops.base import Op
 from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.product_types import BF16, F16, F32, FACTORS
 
@@ -22,12 +23,14 @@ ASKS = 16
 @dataclass(frozen=True)
 class Factors:
     """`parts` of each element, each of `bytes` bytes; `order` has the parts of a pixel and of a weight whose products
-    are summed, one after the other."""
+    are summed, one after the other. Where parts are less than the element, the first is `rounded` to the nearest, so
+    that errors are of either sign."""
 
     dtype: np.dtype
     instruction: str
     bytes: int
     order: tuple[tuple[int, int], ...] = ((0, 0),)
+    rounded: bool = False
 
     @property
     def parts(self) -> int:
@@ -63,5 +66,11 @@ BYTES = Factors(FACTORS[0], "tdpbusd", 1)
 PAIRS = Factors(BF16, "tdpbf16ps", 2)
 SPLIT = Factors(F32, "tdpbf16ps", 2, ((0, 2), (0, 1), (0, 0), (2, 0), (1, 0), (1, 1)))
 HALVES = Factors(F32, "tdpbf16ps", 2, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 0)))
+SHORT = Factors(F32, "tdpbf16ps", 2, ((1, 0), (0, 0), (0, 1)), rounded=True)
 FACTORS_OF = {FACTORS: BYTES, (BF16, BF16): PAIRS, (F32, F32): SPLIT, (F32, F16): HALVES}
-"""By the types of both factors."""
+
+
+def factors_of(op: Op, first: np.dtype, second: np.dtype) -> Factors | None:
+    """What factors of these types are in tiles; None where tiles do not multiply them."""
+    kind = FACTORS_OF.get((first, second))
+    return SHORT if kind in (SPLIT, HALVES) and getattr(op, "halves", False) else kind

@@ -113,7 +113,7 @@ class _FirstWriter(GraphWriter):
         op, rank = node.op, len(region.space)
         if isinstance(op, MatMul):
             ones, none = (1,) * rank, (0,) * rank
-            return Conv(ones, ones, ones, none, none, bias=op.bias)
+            return Conv(ones, ones, ones, none, none, bias=op.bias, halves=op.halves)
         if isinstance(op, View):
             return View(region.first(self.graph.out(node).shape))
         assert isinstance(op, Map | Reduce)

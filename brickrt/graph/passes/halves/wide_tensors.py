@@ -13,20 +13,18 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
+from brickrt.graph.passes.halves.half_products import half_products, is_product
 from brickrt.graph.passes.halves.unrounded_steps import F16, F32, unrounded_op
 from brickrt.graph.passes.retype import retyped
 from brickrt.graph.rewriter import prune, unused_name
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Arg, arg, cast
-from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType
 
 SMALL = 1 << 14  # elements of a constant that is widened wherever it is read
-Product = Conv | ConvTranspose | MatMul
 
 
 def wide_tensors(graph: Graph) -> Graph:
@@ -44,6 +42,7 @@ class _Wide:
         self.nodes: list[Node] = []
         self.now = {name: name for name in graph.types}
         self.casts: dict[tuple[str, np.dtype], str] = {}
+        self.half_products = half_products(graph)
 
     def graph(self) -> Graph:
         for node in self.source.nodes:
@@ -56,8 +55,8 @@ class _Wide:
         names = [self.now[name] for name in node.inputs]
         kind, is_output = self.source.out(node).dtype, node.output in self.source.outputs
         halves = [k for k, t in enumerate(self.source.ins(node)) if t.dtype == F16]
-        if isinstance(node.op, Map | Reduce | Rowwise | Product):
-            main = node.op.main if isinstance(node.op, Product) else 0
+        if isinstance(node.op, Map | Reduce | Rowwise) or is_product(node.op):
+            main = node.op.main if is_product(node.op) else 0
             widened = [k for k in halves if k < main or self.is_small_constant(names[k])]
             names = [self.as_type(name, F32) if k in widened else name for k, name in enumerate(names)]
             target = F32 if kind == F16 and not is_output else kind
@@ -66,7 +65,10 @@ class _Wide:
             target = F32 if wide and kind == F16 else kind
             names = [self.as_type(name, target) if k in halves else name for k, name in enumerate(names)]
         before, now = ([t.dtype for t in kinds] for kinds in (self.source.ins(node), [self.types[n] for n in names]))
-        self.emit(node, unrounded_op(retyped(node.op, before, now, target)), names, target)
+        op = unrounded_op(retyped(node.op, before, now, target))
+        if is_product(op) and node.output in self.half_products:
+            op = replace(op, halves=True)
+        self.emit(node, op, names, target)
 
     def is_small_constant(self, name: str) -> bool:
         """Whether a tensor is a constant such as a bias, which then folds as one of float32."""

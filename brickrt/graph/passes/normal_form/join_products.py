@@ -95,7 +95,8 @@ def _joined(group: Sequence[Node], types: dict[str, TensorType], constants: dict
         names.append(unused_name(f"{first.name}/joined", types))
         types[names[-1]], constants[names[-1]] = TensorType(array.shape, array.dtype), array
         hold(array.nbytes)
-    op, output = MatMul(bias=bias), unused_name(f"{first.output}·joined", types)
+    halves = all(isinstance(node.op, MatMul) and node.op.halves for node in group)
+    op, output = MatMul(bias=bias, halves=halves), unused_name(f"{first.output}·joined", types)
     types[output] = op.infer([types[name] for name in names])
     takes = [
         Node(node.name, take, (output,), node.output, node.origin)
