@@ -13,7 +13,7 @@ from itertools import product
 from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.constants import HIDDEN
+from brickrt.plan.cost.constants import HIDDEN, UNEVEN_TILES
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.roofline import overlapped_us, read_us
 from brickrt.plan.cost.tile_products import TILE_BLOCKS, TileWork, column_dim
@@ -38,7 +38,8 @@ def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
         own = min(rounds, -(-out[columns] // brick[columns]))  # pieces of columns that a core reads
         reads = own * first + (rounds - own) * again
         arithmetic = rounds * (work.box_us(brick) + max(0.0, after) * math.prod(brick))
-        return overlapped_us(arithmetic, reads, HIDDEN) + rounds * device.task_overhead_us
+        waits = 1 + UNEVEN_TILES / rounds * (device.cores > 1)
+        return overlapped_us(arithmetic, reads, HIDDEN) * waits + rounds * device.task_overhead_us
 
     bricks = product(*_edges(cost, k, 2 * most - 1))
     return min((brick for brick in bricks if pieces(brick) < 2 * most), key=modelled)
