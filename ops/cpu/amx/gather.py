@@ -134,13 +134,15 @@ class Gather:
     def vector(self, pixel: ir.Value, offset: Index, count: int, scale: ir.Value | None) -> ir.Value:
         """Elements of K as they lie in memory, of which `count` are there; zeros for others."""
         f, x = self.f, self.k.view.x
-        dtype = HALF_WORD if x.dtype == BFLOAT16 else x.dtype
+        dtype = HALF_WORD if x.dtype == BFLOAT16 and scale is None else x.dtype
         known = not isinstance(count, Size)
         if known and count <= 0:
             return zeros(vector(memory_type(dtype), LANES))
         inside = None if known and count >= LANES else f.tail_mask(count, LANES)
         value = f.load(pixel, offset, dtype, LANES, None if x.block > 1 else inside)
-        value = value if scale is None else f.b.fmul(value, scale)
+        if scale is not None:
+            value = f.b.fmul(value, scale)
+            value = f.narrow(value, dtype, LANES) if dtype == BFLOAT16 else value
         return value if inside is None else f.b.select(inside, value, zeros(value.type))
 
     def scale(self, chunk: Chunk, channel: Index) -> ir.Value | None:
