@@ -3,7 +3,7 @@
 For each pass there are two sets of tensors of which all later ones can be computed: those that later passes read
 themselves, and the fewest bytes. Going through the passes, the best sequence of such sets is found, as if each pass
 went on from the last set before it. Of their union, tensors are then left out, and others added, one by one, while that
-saves time.
+saves time; in small networks this begins with none and with all as well, and where tensors are few, two are exchanged.
 """
 
 from __future__ import annotations
@@ -11,13 +11,15 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 
 from brickrt.plan.stream.spill_costs import SpillCosts
 
 GAIN = 0.9  # of the time without spills: spilling must take less, as times are only modelled
-SMALL = 5000  # passes times units, of networks in which tensors are also added to none
+SMALL = 5000  # passes times units, of networks in which tensors are also added to none, and left out of all
+FEW = 12  # tensors, of which two are exchanged
 READS = 2  # passes that read a tensor, about, where sets are compared
 _SOURCE, _SINK = -1, -2
 
@@ -38,7 +40,7 @@ def choose_spills(costs: SpillCosts) -> tuple[str, ...]:
         return ()
     starts = [_sequence(costs, _boundaries(costs))]
     if len(costs.targets) * len(costs.units) < SMALL:
-        starts.append(frozenset())
+        starts += [frozenset(), frozenset(unit for unit, one in enumerate(costs.units) if one.name)]
     found = [_Search(costs, start).run() for start in starts]
     spilled, seconds = min(found, key=lambda one: one[1])
     if seconds > GAIN * sum(one.seconds for one in costs.passes(())):
@@ -210,17 +212,19 @@ class _Search:
     def run(self) -> tuple[frozenset[int], float]:
         """The tensors that are spilled in the end, and the seconds of all passes."""
         tried = [unit for unit, one in enumerate(self.costs.units) if one.name]
-        while sum(self.change(unit) for unit in tried):
+        pairs = combinations(tried, 2) if len(tried) <= FEW else ()
+        changes = [*((unit,) for unit in tried), *pairs]
+        while sum(self.change(*units) for units in changes):
             pass
         return self.spilled, sum(one.seconds for one in self.passes)
 
-    def change(self, unit: int) -> bool:
-        """Spills a tensor, or does not any more; whether that saves time."""
-        level, other = self.costs.units[unit].level, self.spilled ^ {unit}
+    def change(self, *changed: int) -> bool:
+        """Spills some tensors, or does not any more; whether that saves time."""
+        levels, other = {self.costs.units[unit].level for unit in changed}, self.spilled ^ {*changed}
         after = {
             number: self.costs.one_pass(number, other)
             for number, one in enumerate(self.passes)
-            if number == level or (number > level and (unit in one.computed or unit in one.read))
+            if number in levels or any(unit in one.computed or unit in one.read for unit in changed)
         }
         saved = sum(self.passes[number].seconds - one.seconds for number, one in after.items())
         if saved <= 1e-9:
