@@ -17,7 +17,6 @@ from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKern
 from brickrt.ops.cpu.strassen.raw_kernel import RawStrassenKernel
 from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
-from brickrt.ops.cpu.winograd.tiled.kernel import TiledWinogradMaker
 
 KernelMaker: TypeAlias = type[Kernel] | WinogradMaker | AmxMaker
 
@@ -29,7 +28,6 @@ ALGORITHMS: dict[str, KernelMaker] = {
     "tiles": AmxMaker(),
     **{f"winograd{edge}": WinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     "winograd4-integers": IntegerWinogradMaker(4),
-    **{f"winograd{edge}-tiles": TiledWinogradMaker(edge) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-paired": WinogradMaker(edge, paired=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-paired-raw": WinogradMaker(edge, raw=True, paired=True) for edge in (2, 3, 4, 5, 6)},

@@ -18,7 +18,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import fits, known_axes
 from brickrt.ops.cpu.winograd.integers.limits import EDGE as INTEGER_EDGE
-from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, transforms_once
+from brickrt.ops.cpu.winograd.sizes import transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
@@ -43,9 +43,9 @@ from brickrt.plan.cost.strassen import (
     stored_growth,
 )
 from brickrt.plan.cost.tile_products import (
-    COMPUTED_SHARE,
     TILES,
     may_use_tiles,
+    most_share,
     tile_weight_growth,
     tiles_us,
 )
@@ -55,8 +55,7 @@ from brickrt.plan.device.device_spec import DeviceSpec
 DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 PAIRS = "-paired"  # ends the names of Winograd's algorithms with paired channels
-TILED = "-tiles"  # ends the names of those whose products tile registers add
-EDGES = {f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW, TILED) for m in (6, 5, 4, 3, 2)} | {
+EDGES = {f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW) for m in (6, 5, 4, 3, 2)} | {
     INTEGER_WINOGRAD: INTEGER_EDGE
 }  # outputs of a tile along each dimension
 
@@ -93,7 +92,7 @@ def _algorithm(
     if not may_use_tiles(graph, node, device, _is_blocked(layouts, node)):
         return vectors
     other = layer_us(graph, node, device, vectors, constants)
-    share = 1.0 if node.inputs[1] in graph.constants else COMPUTED_SHARE.get(graph.ins(node)[0].dtype, 1.0)
+    share = most_share(node.inputs[1] in graph.constants, graph.ins(node)[0].dtype)
     return TILES if tiles_us(graph, node, device, constants) <= share * other else vectors
 
 
@@ -130,8 +129,7 @@ def weight_growth(op: Op, algorithm: str | None, dtype: np.dtype = FLOAT32) -> f
     if algorithm is None or keeps_weights(algorithm):
         return 1.0
     assert isinstance(op, Conv)
-    growth = known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
-    return growth * PART_GROWTH if tiled(algorithm) else growth
+    return known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth
 
 
 def added_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
@@ -148,7 +146,7 @@ def core_share(
 ) -> CoreShare:
     """What a core computes of a convolution by one of Winograd's algorithms."""
     if not keeps_weights(algorithm):
-        return CoreShare(boxes, pieces, constants, paired=pairs(algorithm), tiled=tiled(algorithm))
+        return CoreShare(boxes, pieces, constants, paired=pairs(algorithm))
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
@@ -177,11 +175,6 @@ def keeps_algorithm(node: Node, algorithm: str) -> bool:
 def pairs(algorithm: str) -> bool:
     """Whether one of Winograd's algorithms has paired channels."""
     return algorithm.removesuffix(RAW).endswith(PAIRS)
-
-
-def tiled(algorithm: str) -> bool:
-    """Whether tile registers add the products of one of Winograd's algorithms."""
-    return algorithm.endswith(TILED)
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
@@ -272,8 +265,7 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
     names = [name for name, edge in EDGES.items() if name != INTEGER_WINOGRAD and edge in edges]
     strided = any(s > 1 and r > 1 for s, r in zip(op.strides, op.kernel, strict=True))
     wide = device.pairs and graph.ins(node)[0].shape[1] >= 3 * device.lanes
-    whole = device.tiles and max(op.strides) == 1 and {each.dtype for each in graph.ins(node)[:2]} == {FLOAT32}
-    names = [name for name in names if (wide or not pairs(name)) and (whole or not tiled(name))]
+    names = [name for name in names if wide or not pairs(name)]
     if kernel.dtype == FLOAT16:
         fitting = [name for name in names if keeps_weights(name) and _has_room(graph, node, device, name)]
         return [] if strided else fitting

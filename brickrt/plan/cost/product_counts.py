@@ -12,13 +12,13 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.cpu.amx.sizes import BYTES as TILE_BYTES
-from brickrt.ops.cpu.amx.sizes import PAIRS, SPLIT
+from brickrt.ops.cpu.amx.sizes import PAIRS
 from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.conv_algorithms import EDGES, live_taps, tiled
+from brickrt.plan.cost.conv_algorithms import EDGES, live_taps
 from brickrt.plan.cost.strassen import LEVELS, PAIRED
 from brickrt.plan.cost.tile_products import TILES, tile_kind, tile_ratio
 from brickrt.plan.device.device_spec import DeviceSpec
@@ -37,8 +37,7 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
     elif isinstance(op, Conv | ConvTranspose):
         if algorithm in EDGES:
             assert isinstance(op, Conv)
-            added = _winograd(op, ins[0].shape, out.shape, EDGES[algorithm])
-            return added / tile_ratio(SPLIT) if tiled(algorithm) else added
+            return _winograd(op, ins[0].shape, out.shape, EDGES[algorithm])
         direct = _direct(op, ins[0].shape, ins[1].shape, out.shape)
     else:
         return 0.0

@@ -16,7 +16,6 @@ from brickrt.ops.cpu.amx.sizes import (
     PLANE_PIXELS,
     ROW_BYTES,
     ROWS,
-    SPLIT,
     WORD,
     Factors,
     factors_of,
@@ -35,8 +34,6 @@ TILES = "tiles"
 FLOAT16, FLOAT32 = np.dtype(np.float16), np.dtype(np.float32)
 LEAST_CYCLES = 16  # of two tiles' product
 TILE_CYCLES = LEAST_CYCLES * 1.3  # of two tiles' product, with what is not hidden of loading them
-TRANSFORMED_SHARE = 1.5
-"""Times as long as products take else, of Winograd's algorithm: transformed weights and tiles pass through L2."""
 LINE_CYCLES = 5  # of a line of what is read, copied to the workspace
 VECTOR_CYCLES = 2  # of a vector of sums, from registers to its epilogue
 BROUGHT_CYCLES = {FLOAT32: 8, FLOAT16: 2}
@@ -45,9 +42,10 @@ OTHER_CYCLES = 4
 HALVES_SHARE = 1.2
 """Times as long as products take else, of windows by float16 weights."""
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
-COMPUTED_SHARE = {FLOAT32: 0.5}
-"""Share of the time of vector registers that a product of two computed matrices is modelled to take at most, by type:
-measured, float32 takes 0.75 to 1.5 of it, and in networks as long."""
+SHARE, COMPUTED_SHARE = 0.65, 0.5
+"""Shares of the time of vector registers that products of float32 are modelled to take at most, by constants and of two
+computed matrices: measured, those that are modelled longer are no faster. While another user of a shared core is at
+work, products in tiles take 4.5 times as long, in vectors 1.4 times."""
 LEAST = 16  # rows, and elements of K, of products of two computed matrices
 GROUP = 32 * 32  # outputs whose sums are in registers at a time
 MOST_DIMS, DEEP = 5, 3
@@ -71,6 +69,13 @@ def tile_ratio(kind: Factors) -> float:
 def tile_weight_growth(op: Op, dtype: np.dtype) -> float:
     """How many times larger weights are as tiles read them."""
     return 1.0 if getattr(op, "halves", False) else PART_GROWTH.get(dtype, 1.0)
+
+
+def most_share(constant: bool, dtype: np.dtype) -> float:
+    """The share of the time of vector registers that a product is modelled to take at most, by a constant or not."""
+    if dtype != FLOAT32:
+        return 1.0
+    return SHARE if constant else COMPUTED_SHARE
 
 
 def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -> bool:
@@ -105,15 +110,6 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
     else:
         constants = 0
     return max(work.box_us(graph.out(node).shape), read_us(weights, max(weights, constants), device))
-
-
-def transformed_tiles_us(register_tiles: float, channels: int, blocks: int, device: DeviceSpec) -> float:
-    """Microseconds of the products of one of Winograd's algorithms, of so many register tiles of sixteen tiles in all
-    transformed planes, by so many blocks of output channels."""
-    units = -(-channels // SPLIT.unit)
-    products = register_tiles * units * blocks * len(SPLIT.order) * TILE_CYCLES
-    split = register_tiles * ROWS * units * SPLIT.parts * LINE_CYCLES
-    return (TRANSFORMED_SHARE * products + split) / _clock_mhz(device)
 
 
 def tile_steps(graph: Graph, node: Node) -> float:

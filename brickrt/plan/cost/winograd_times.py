@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
-from brickrt.ops.cpu.winograd.sizes import PART_GROWTH, Sizes, choose_sizes, choose_tiled_sizes
+from brickrt.ops.cpu.winograd.sizes import Sizes, choose_sizes
 from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
     HELD,
+    HELD_BESIDE,
     PACED_KEPT,
     PACED_KEPT_READ,
     PACED_NEAR,
@@ -30,14 +31,11 @@ from brickrt.plan.cost.constants import (
     RAW_WEIGHT,
     SHARED_RAW,
     STRIDED_READS,
-    TILED_HELD,
-    TILED_SHOWN,
     TRANSFORM_BYTES,
     TRANSFORM_FLOPS,
     WINOGRAD_PAIRS,
 )
 from brickrt.plan.cost.roofline import Amount, compute_us, either, larger, overlapped_us, read_us, smaller
-from brickrt.plan.cost.tile_products import transformed_tiles_us
 from brickrt.plan.device.device_spec import DeviceSpec
 
 
@@ -46,7 +44,7 @@ class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants; arrays, of boxes of several shapes. `raw_bytes` are those of a weight
     that is transformed for each group of tiles, or `once` for each box, 0 where transformed weights are stored. The
-    products are of `paired` channels, or added by tile registers if `tiled`, or of `integers`."""
+    products are of `paired` channels, or of `integers`."""
 
     boxes: Amount
     pieces: Amount
@@ -54,7 +52,6 @@ class CoreShare:
     raw_bytes: int = 0
     once: bool = False
     paired: bool = False
-    tiled: bool = False
     integers: bool = False
 
     @property
@@ -65,7 +62,7 @@ class CoreShare:
     def paced(self, device: DeviceSpec) -> bool:
         """Whether the time of tiles that ask for transformed weights at an even pace is modelled as such: by vectors of
         16 lanes, on which it was fitted."""
-        return device.paces_weights and not (self.raw_bytes or self.tiled)
+        return device.paces_weights and not self.raw_bytes
 
 
 def winograd_us(
@@ -82,7 +79,6 @@ def winograd_us(
     tiles = box[0] * math.prod(axis.tiles(extent) for axis, extent in zip(axes[1:], sides, strict=True))
     panel: Amount = swept.r * channels * blocks * device.lanes * 4
     t, grouped, run = _sizes(axes, tiles, depth, blocks, panel, device, share)
-    panel = panel * PART_GROWTH if share.tiled else panel
     register_tiles = axes.register_tiles(box[0], sides, t) * depth * _taps_per_output(swept)
     sweeps = share.boxes * -(-tiles // grouped) * -(-depth // run)
     arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
@@ -128,8 +124,6 @@ def _sizes(
     registers, more = device.registers, (share.anew, share.paired, device.shares_chunks)
 
     def one(tiles: int, depth: int, ob: int, nbytes: int) -> Sizes:
-        if share.tiled:
-            return choose_tiled_sizes(tiles, depth, nbytes)
         return choose_sizes(tiles, depth, ob, registers, nbytes, *more)
 
     ob, nbytes = 1 if share.paired else smaller(2, blocks), axes.planes * axes.residues * panel
@@ -156,7 +150,7 @@ class _Weights:
         live = axes.products * panel * _taps_per_output(axes.swept) / axes.swept.r
         stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 if share.raw_bytes else live
         live = stored if share.anew else live
-        kept = TILED_HELD * (live + beside) if device.tiles or device.paces_weights else live
+        kept = HELD_BESIDE * (live + beside) if device.tiles or device.paces_weights else live
         return _Weights(stored, live, kept)
 
     def beside_us(self, arithmetic: Amount, sweeps: Amount, device: DeviceSpec, share: CoreShare) -> Amount:
@@ -167,7 +161,7 @@ class _Weights:
         first = read_us(self.stored, from_all, device)
         others = sweeps - share.pieces
         if not share.paced(device):
-            return overlapped_us(arithmetic, share.pieces * first + others * again, TILED_SHOWN * share.tiled)
+            return larger(arithmetic, share.pieces * first + others * again)
         each = arithmetic / sweeps
         rate = either(from_all <= PACED_KEPT * device.l3, PACED_KEPT_READ, PACED_READ)
         us = (overlapped_us(each, rate * reading, PACED_SHOWN) for reading in (first, again))
@@ -178,8 +172,6 @@ def _products_us(
     register_tiles: Amount, most: Amount, channels: int, blocks: Amount, device: DeviceSpec, share: CoreShare
 ) -> Amount:
     """Microseconds of the products of a box, in register tiles of up to `most` tiles."""
-    if share.tiled:
-        return transformed_tiles_us(register_tiles, channels, blocks, device)
     products = most * register_tiles * channels * blocks
     if share.paired:  # of three blocks of channels two are multiplied at once
         products *= (1 - channels // device.lanes // 3 / -(-channels // device.lanes)) * WINOGRAD_PAIRS

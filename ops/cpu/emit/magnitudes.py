@@ -21,7 +21,6 @@ POWER = 1 << MANTISSA  # from a magnitude to twice it
 NAN = (1 << 31) - 1  # the greatest of all, and all bits but the sign
 EXPONENT_OF_ONE = 127
 SPREAD = 4  # as a power of two, between values that are mixed: fast algorithms round in proportion to the largest
-TINY = -60  # as a power of two, of values whose last bits tile registers still count
 MOST = 60  # as a power of two, of values whose sums of squares stay finite
 FOUR = 4  # vectors that are folded into one at a time
 Fold: TypeAlias = Callable[[ir.Value, ir.Value], ir.Value]

@@ -41,16 +41,13 @@ class OutputTransform:
                 f.prefetch(row, j * across.dilation * steps[1], k.out.dtype, write=True)
 
     def transformed(self, start: ir.Value, channel: Index) -> list[list[ir.Value]]:
-        """The tile's outputs, with bias; weights of `tiled` kernels were brought to a size for each output channel."""
+        """The tile's outputs, with bias."""
         f, k, frame = self.f, self.k, self.frame
         _, down, across = k.axes
         planes = [f.load(start, p * k.plane_out, frame.dtype, k.lanes) for p in range(k.axes.planes)]
         columns = [output_rows(f, planes[c :: across.n], down) for c in range(across.n)]
         bias = None if frame.bias is None else f.load(frame.bias, channel, frame.dtype, k.lanes)
         rows = [output_rows(f, [column[r] for column in columns], across) for r in range(down.m)]
-        if k.tiled:
-            back = f.load(frame.w, f.add(k.returns_at, channel), frame.dtype, k.lanes)
-            return [[f.b.fmul(v, back) if bias is None else f.fma(v, back, bias) for v in row] for row in rows]
         return rows if bias is None else [[f.b.fadd(value, bias) for value in row] for row in rows]
 
     def store(self, rows: list[list[ir.Value]], tile: WinogradTile, z: Index, channel: Index) -> None:

@@ -33,7 +33,6 @@ from brickrt.ops.cpu.winograd.sizes import (
     PAIRED,
     PAIRED_ONCE,
     STORED,
-    TILED,
     Sizes,
     choose_sizes,
     is_near,
@@ -96,17 +95,12 @@ class WinogradScheme(WeightedKernel):
     @property
     def raw(self) -> bool:
         """Whether weights are packed as they are alone (`raw_products.py`)."""
-        return self.shape_class[5] not in (STORED, PAIRED, TILED)
+        return self.shape_class[5] not in (STORED, PAIRED)
 
     @property
     def paired(self) -> bool:
         """Whether a third of the products are of pairs of channels (`paired/products.py`)."""
         return self.shape_class[5] in (PAIRED, PAIRED_ONCE)
-
-    @property
-    def tiled(self) -> bool:
-        """Whether tile registers add the products (`tiled/products.py`)."""
-        return self.shape_class[5] == TILED
 
     @property
     def transforms_once(self) -> bool:

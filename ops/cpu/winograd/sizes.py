@@ -12,10 +12,7 @@ WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, whi
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
 PAIRED = 3  # before the run, for products with paired channels (`paired/products.py`)
 PAIRED_ONCE = 4  # for each box, for such products
-TILED = 5  # before the run, in parts that tile registers multiply (`tiled/products.py`)
-INTEGERS = 6  # for each group of tiles, in integers (`integers/products.py`)
-TILE_ROWS = 16  # tiles of a register tile of such products
-PART_GROWTH = 1.5  # bytes of a weight in parts over those of float32
+INTEGERS = 5  # for each group of tiles, in integers (`integers/products.py`)
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
 LATENCY = 8  # multiply-adds that must be under way at a time
@@ -100,15 +97,6 @@ def _paced_sizes(tiles: int, planes: int, ob: int, registers: int) -> Sizes:
 def _beside_weights(products: float) -> float:
     """Cycles of a group's products while its weights come."""
     return max(products, WEIGHTS) + SHOWN * min(products, WEIGHTS)
-
-
-def choose_tiled_sizes(tiles: int, planes: int, weight_bytes: int) -> Sizes:
-    """The same for products in tile registers, of weights that take so many bytes as float32: two register tiles while
-    the weights stay in L2 beside them, else as many as there may be."""
-    blocks = -(-tiles // TILE_ROWS)
-    most = MOST_BLOCKS // 2 if PART_GROWTH * weight_bytes <= NEAR else MOST_BLOCKS
-    group = TILE_ROWS * -(-blocks // -(-blocks // most))
-    return Sizes(TILE_ROWS, group, min(planes, MOST_BLOCKS * TILE_ROWS // group))
 
 
 def register_tiles(ob: int, registers: int, paired: bool = False) -> list[int]:

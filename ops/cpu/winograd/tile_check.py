@@ -18,10 +18,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I1, I32, I64, Index
 from brickrt.ops.cpu.emit.magnitudes import (
     BITS,
-    EXPONENT_OF_ONE,
     NAN,
-    POWER,
-    TINY,
     greater,
     greatest_lane,
     lanes_before,
@@ -96,9 +93,6 @@ class TileCheck:
         some = f.b.icmp_signed(">", f.read(most), I32(0))
         blank_again = f.b.select(some, f.read(blank), I64(0))
         direct = must_not_mix(f, f.read(most), f.read(least))
-        if self.k.tiled:  # parts of tiny values are lost
-            tiny = f.b.icmp_signed("<", f.read(most), I32((EXPONENT_OF_ONE + TINY) * POWER))
-            direct = f.b.or_(direct, f.b.and_(some, tiny))
         return f.b.select(direct, I64(DIRECT), blank_again)
 
     def read(self, i: Index, j: Index) -> ir.Value:

@@ -24,7 +24,6 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import (
     BITS,
     FOUR,
-    TINY,
     greater,
     greatest_lane,
     greatest_of_four,
@@ -119,11 +118,7 @@ class TileRange:
             least = lesser(f, least, four)
         low = least_lane(f, least)
         least_square = f.b.bitcast(f.b.fmul(*[f.b.bitcast(low, FLOAT)] * 2), I32)
-        mixes = may_mix(f, self.greatest(), least_square)
-        if self.k.tiled:  # parts of tiny values are lost
-            enough = ir.Constant(FLOAT, 4.0**TINY)
-            mixes = f.b.and_(mixes, f.b.fcmp_ordered(">=", f.b.bitcast(self.greatest(), FLOAT), enough))
-        return f.b.not_(mixes)
+        return f.b.not_(may_mix(f, self.greatest(), least_square))
 
     def greatest(self) -> ir.Value:
         """The bits of the greatest sum of squares of a channel's inputs."""

@@ -10,10 +10,12 @@ import pytest
 
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.plan.cost import conv_algorithms
 from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, possible_algorithms
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
-from brickrt.plan.cost.tile_products import TILES, TileWork, tiles_us
+from brickrt.plan.cost.strassen import product_us
+from brickrt.plan.cost.tile_products import SHARE, TILES, TileWork, tiles_us
 from brickrt.plan.tiling.tile_bricks import tile_brick
 from tests.plan.tiling.test_layer_tiles import SERVER
 from tests.support.graphs.plan_graphs import Sketch
@@ -104,6 +106,32 @@ def test_weights_of_float16_stay_as_they_are():
         assert added_bytes(op, TILES, graph.ins(graph.nodes[0])[1]) == 0
     graph, layouts = network(MatMul(), (1, 256, 768), (768, 768), ("float32", "float16"))
     assert choose_algorithms(graph, layouts, DEVICE, True) == {0: TILES}
+
+
+def test_products_that_a_model_computes_in_float16_take_half_of_the_time():
+    """Three products of parts, not six; and their parts are no larger than the weights."""
+    wide, halves = (network(MatMul(halves=mark), (1, 256, 768), (768, 768))[0] for mark in (False, True))
+    times = [tiles_us(graph, graph.nodes[0], DEVICE, 0) for graph in (wide, halves)]
+    assert times[1] < 0.7 * times[0]
+    assert multiply_adds(halves, halves.nodes[0], TILES) == multiply_adds(wide, wide.nodes[0], TILES) / 2
+    assert added_bytes(halves.nodes[0].op, TILES, halves.ins(halves.nodes[0])[1]) == 0
+
+
+@pytest.mark.parametrize(("kinds", "share"), [(("float32",) * 2, SHARE), ((BFLOAT16,) * 2, 1.0)])
+def test_float32_is_computed_in_tiles_where_vectors_take_half_as_long_again(kinds, share, monkeypatch):
+    graph, layouts = network(MatMul(), (1, 256, 768), (768, 768), kinds)
+    vectors = product_us(graph, graph.nodes[0], DEVICE, None, 0)
+    for times, chosen in ((0.98, TILES), (1.02, None)):
+        monkeypatch.setattr(conv_algorithms, "tiles_us", lambda *_, us=times * share * vectors: us)
+        assert choose_algorithms(graph, layouts, DEVICE, True).get(0) == chosen
+
+
+def test_layers_are_cut_so_that_cores_of_unlike_speed_even_out():
+    graph, layouts = network(window(), (1, 256, 56, 56), (256, 256, 3, 3), ("uint8", "int8"))
+    for cores, least in ((1, 1), (2, 4)):
+        cost = CostModel(graph, layouts, replace(DEVICE, cores=cores), {0: TILES})
+        edges = zip(graph.out(graph.nodes[0]).shape, tile_brick(cost, 0, 4 * cores), strict=True)
+        assert np.prod([-(-extent // edge) for extent, edge in edges]) >= least
 
 
 def test_parts_take_half_as_much_again_as_the_weights():

@@ -19,7 +19,6 @@ SHARES = {
     "paired": {"paired": True},
     "anew": {"raw_bytes": 4},
     "once": {"raw_bytes": 2, "once": True},
-    "tiled": {"tiled": True},
     "integers": {"raw_bytes": 1, "integers": True},
 }
 

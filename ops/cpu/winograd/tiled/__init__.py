@@ -1,1 +1,0 @@
-"""Winograd convolutions whose products tile registers add, for processors that have these (AMX)."""
