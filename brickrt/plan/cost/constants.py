@@ -4,7 +4,7 @@
 HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
 UNEVEN_BRICKS = 0.06  # share of a brick's time that cores wait for the last brick, though all are equal
 UNEVEN_WINOGRAD = 0.1  # the same of a task of a Winograd layer
-UNEVEN_TILES = 0.1  # the same of a task of a layer in tile registers
+UNEVEN_TILES = 0.12  # the same of a task of a layer in tile registers, and of a brick with such layers
 UNEVEN_STRASSEN = 0.02  # the same of a task of a product by Strassen's scheme
 UNEVEN_LAYER = 1.04  # a layer gets smaller tasks if it would take so many times longer than on evenly busy cores
 SHARED_US = 4.0  # tasks of a layer that is too short for more than one a core: what another core saves by sharing it

@@ -21,7 +21,15 @@ from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
-from brickrt.plan.cost.constants import FUSED_BLOCKS, FUSED_TASK_US, HIDDEN, ROW_END, SPILT_MOVES, UNEVEN_BRICKS
+from brickrt.plan.cost.constants import (
+    FUSED_BLOCKS,
+    FUSED_TASK_US,
+    HIDDEN,
+    ROW_END,
+    SPILT_MOVES,
+    UNEVEN_BRICKS,
+    UNEVEN_TILES,
+)
 from brickrt.plan.cost.conv_algorithms import (
     constant_bytes,
     keeps_algorithm,
@@ -218,9 +226,14 @@ class CostModel:
         work = work_us(min(self._padded_inner(self._constants(nodes)), self._memoized_inner(nodes)))
         task = device.task_overhead_us + len(nodes) * device.call_overhead_us
         task += HIDDEN * self._constants_again_us(nodes)
-        uneven = UNEVEN_BRICKS if device.cores > 1 else 0.0
+        uneven = self._uneven(nodes)
         # x bricks a core take (work + x · task) · (1 + uneven / x), least where x² is uneven · work / task
         return work + uneven * task + 2 * math.sqrt(uneven * work * task) + self.constants_us(nodes)
+
+    def _uneven(self, nodes: Sequence[int]) -> float:
+        """Share of a brick's time that cores wait for the last one."""
+        tiles = any(self.algorithms.get(k) == TILES for k in nodes)
+        return 0.0 if self.device.cores == 1 else UNEVEN_TILES if tiles else UNEVEN_BRICKS
 
     def memoized_us(self, trials: BrickTrials) -> np.ndarray:
         """Times in memoized bricks: nothing is computed twice, intermediate results go through shared cache."""
@@ -329,8 +342,7 @@ class CostModel:
         shape = graph.out(graph.nodes[trials.nodes[-1]]).shape
         bricks = brick_counts(shape, trials.bricks)
         rounds = np.ceil(bricks / cores) * cores / bricks
-        if cores > 1:
-            rounds = rounds * (1 + UNEVEN_BRICKS * cores / bricks)
+        rounds = rounds * (1 + self._uneven(trials.nodes) * cores / bricks)
         total, row_ends = bricks * task_us / cores, self._row_ends(trials, shape)
         for core, traffic in zip(core_us, self._traffic(trials, elements, inner)):
             core = core / cores
