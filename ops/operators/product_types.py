@@ -5,7 +5,8 @@ points) are no part of it: that of the input is a constant of each output channe
 
 The bias of a product of bfloat16 may be float32, like its sums. A product of float32 by float16 is one of float32.
 Where a model has float16, which is 11 bits, for the factors and for the result, what is multiplied here has float32 for
-them, and marks say so (`halves`): then 16 bits of each factor are nearer to the formula than the model is.
+them, and marks say so (`halves`): then kernels may multiply 16 bits of each factor, which loses a twentieth of what it
+may lose to round them to float16.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ PACED_RAW_WEIGHT = 9.5  # as RAW_WEIGHT, there
 PACED_NEAR = 0.5  # times as fast as L2 is read there: transformed tiles that it holds
 PACED_SPILL = 3.5  # times as fast as kernels read below L2 there: transformed tiles that L2 does not hold
 WINOGRAD_PAIRS = 1.04  # times as long as their multiply-adds take else: products of Winograd's with paired channels
-HELD_BESIDE = 1.5  # of transformed weights and a group of tiles: L2 that they take to stay there, on servers of Intel's
+HELD_BESIDE = 1.5  # of transformed weights and a group of tiles: L2 that they take to stay there, where these are paced
 NARROW_MARGIN, NARROW_STRIDED_MARGIN = 0.95, 0.7  # the following by vectors of eight lanes
 WINOGRAD_MARGIN, STRIDED_MARGIN = 0.85, 0.72  # of the direct time that Winograd's algorithm may take to be chosen
 

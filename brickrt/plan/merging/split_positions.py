@@ -130,7 +130,7 @@ class _PartsWriter:
         perm = (*range(rank - 3), rank - 2, rank - 3, rank - 1)
         rows = self._add(node, "turned", Transpose(perm), (rows,))
         columns = self._add(node, "columns", View((*b[:-2], parts, length, b[-1])), node.inputs[1:2])
-        products = self._add(node, "parts", MatMul(), (rows, columns))
+        products = self._add(node, "parts", MatMul(halves=op.halves), (rows, columns))
         total = Reduce("sum", (self.types[products].rank - 3,), False)
         if op.epilogue is None:
             self.nodes.append(replace(node, op=total, inputs=(products,)))

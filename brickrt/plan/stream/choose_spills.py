@@ -3,7 +3,8 @@
 For each pass there are two sets of tensors of which all later ones can be computed: those that later passes read
 themselves, and the fewest bytes. Going through the passes, the best sequence of such sets is found, as if each pass
 went on from the last set before it. Of their union, tensors are then left out, and others added, one by one, while that
-saves time; in small networks this begins with none and with all as well, and where tensors are few, two are exchanged.
+saves time; in small networks this begins with none and with all as well, and where tensors are few, two are
+left out or added at once, or one in place of another.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from brickrt.plan.stream.spill_costs import SpillCosts
 
 GAIN = 0.9  # of the time without spills: spilling must take less, as times are only modelled
 SMALL = 5000  # passes times units, of networks in which tensors are also added to none, and left out of all
-FEW = 12  # tensors, of which two are exchanged
+FEW = 12  # tensors, of which two are changed at once
 READS = 2  # passes that read a tensor, about, where sets are compared
 _SOURCE, _SINK = -1, -2
 

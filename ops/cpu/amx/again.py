@@ -1,4 +1,5 @@
-"""Sums of parts that are not finite, or so small that parts were lost, are computed again, from whole elements.
+"""Sums of parts that are not finite, or so small that parts were lost, are computed again, from whole elements (of
+weights that are kept in parts, from all of these).
 
 Parts of infinity are infinity and NaN, and any number times these is not finite either: so no output that reads one
 passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST and less, and in

@@ -43,19 +43,11 @@ class Products:
         with f.loop(0, k.axes.planes) as plane:
             next_inputs.ask(group, later, plane)
             live = frame.register_tiles_of(group, plane)
-            self.begin(group, plane)
             with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
                 self.blocks(group, live, plane, block, k.ob)
             if rest:
                 with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
                     self.blocks(group, live, plane, block, rest)
-            self.end()
-
-    def begin(self, group: TileGroup, plane: Index) -> None:
-        """What is done before the products of a plane: nothing."""
-
-    def end(self) -> None:
-        """What is done behind them: nothing."""
 
     def blocks(self, group: TileGroup, live: tuple[Index, Index], plane: Index, block: Index, count: int) -> None:
         """`count` blocks of output channels, for the register tiles of the group that are `live`."""

@@ -45,11 +45,13 @@ def move_products(graph: Graph) -> Graph:
 
 @dataclass(frozen=True)
 class _Product:
-    """A product of channels still to be placed: weights [M, C], and the bias [M] or None, in float64."""
+    """A product of channels still to be placed: weights [M, C], and the bias [M] or None, in float64, with the mark of
+    the convolution."""
 
     weights: np.ndarray
     bias: np.ndarray | None
     nodes: tuple[Node, ...]
+    halves: bool
 
 
 class _ProductWriter(GraphWriter):
@@ -85,7 +87,8 @@ class _ProductWriter(GraphWriter):
     def product(self, node: Node) -> _Product:
         """What a pointwise convolution multiplies with."""
         weights, *bias = (self.constants[name].astype(np.float64) for name in _operands(node)[0])
-        return _Product(weights.reshape(weights.shape[:2]), bias[0] if bias else None, (node,))
+        assert isinstance(node.op, Conv)
+        return _Product(weights.reshape(weights.shape[:2]), bias[0] if bias else None, (node,), node.op.halves)
 
     def moves(self, x: str, m: int) -> bool:
         """Whether a product of this tensor, with `m` outputs, is less work before what makes the tensor."""
@@ -164,7 +167,7 @@ class _ProductWriter(GraphWriter):
         weights = product.weights.reshape(*product.weights.shape, *ones)
         arrays = [weights] if product.bias is None else [weights, product.bias]
         names = [self.bind(array.astype(F32), f"{product.nodes[-1].name}/w") for array in arrays]
-        op = Conv(ones, ones, ones, none, none, bias=len(names) == 2)
+        op = Conv(ones, ones, ones, none, none, bias=len(names) == 2, halves=product.halves)
         return self.emit(op, (x, *names), *product.nodes, output=output)
 
 

@@ -1,9 +1,10 @@
-"""Products that a model computes in float16: of factors that are float16 there, with a result that is rounded to it.
+"""Products that a model computes in float16: a factor that is float16 there times another or a constant, with a result
+that is rounded to float16 at once.
 
 x float16 ─ Map to float32 ─ Conv, float32 ─ Map to float16 ─ …
 
-A model that casts to float32 for the sake of a product, and rounds its result, has the same graph, and is treated the
-same. One that goes on in float32 is not.
+Casts right before and right behind a product make no difference: what they leave is as the builder of one in float16
+has it. A product that goes on in float32 has another graph.
 """
 
 from __future__ import annotations

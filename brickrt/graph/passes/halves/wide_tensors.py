@@ -3,7 +3,8 @@
 x float16 ─ Map to float32 ─ Conv ─ Map to float16 ─ Concat ─ …      x float16 ─ Conv ─ Concat ─ …
 
 The graph then fuses as that of the same model in float32. Inputs and outputs keep their type, and so does what is only
-moved from them and from constants, such as rows of a table.
+moved from them and from constants, such as rows of a table. Products that the model computes in float16 are marked
+(`half_products.py`).
 """
 
 from __future__ import annotations

@@ -2,28 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from brickrt import Runtime
 from brickrt.graph.builder import Builder
+from brickrt.graph.passes.algebra.channels_first import channels_first
+from brickrt.graph.passes.algebra.pointwise_products import move_products
 from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.halves.half_products import half_products
 from brickrt.graph.passes.halves.wide_tensors import wide_tensors
 from brickrt.graph.passes.rewrite import rewritten
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
+from tests.graph.passes.algebra.test_pointwise_products import resized
 from tests.support.graphs.small_graphs import array, make
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 NARROW, WIDEN = Map(cast(arg(0, F32), F16)), Map(cast(arg(0, F16), F32))
-TURN = Transpose((1, 0))
+TURN, POINTWISE = Transpose((1, 0)), Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
 
 
 def product(b: Builder, x: str, seed: int = 1) -> str:
@@ -93,12 +99,11 @@ def test_both_factors_are_computed():
 
 def test_epilogues_round_their_sums_and_what_they_add():
     """Two layers and a residual, fused: the first one's sums are rounded in the second one's epilogue."""
-    op = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
 
     def build(b: Builder) -> str:
         x = half(b)
         w = [b.constant(array(8, 8, 1, 1, seed=k), "w") for k in range(2)]
-        first, second = (b.emit(op, x, each) for each in w)
+        first, second = (b.emit(POINTWISE, x, each) for each in w)
         total = apply("max", apply("add", ROUNDED, cast(arg(1, F32), F16)), const(0.0, F16))
         return b.emit(Map(cast(total, F32)), second, first)
 
@@ -120,6 +125,27 @@ def test_marks_stay_where_products_are_joined():
 
     after = rewritten(wide_tensors(make(build, x=(4, 8))))
     assert [node.op for node in after.nodes if isinstance(node.op, MatMul)] == [MatMul(halves=True)]
+
+
+def test_marks_stay_where_products_move_before_a_resize():
+    def build(b: Builder) -> str:
+        x = resized(b, half(b), (16, 16), "linear")
+        return b.emit(NARROW, b.emit(replace(POINTWISE, halves=True), x, b.constant(array(4, 32, 1, 1), "w")))
+
+    after = move_products(make(build, x=(1, 32, 8, 8)))
+    assert [type(node.op) for node in after.nodes][-2:] == [Interp, Map]
+    assert [node.op.halves for node in after.nodes if isinstance(node.op, Conv)] == [True]
+
+
+@pytest.mark.parametrize("mark", [False, True])
+def test_marks_stay_where_channels_come_first(mark):
+    def build(b: Builder) -> str:
+        x = b.emit(Transpose((0, 2, 3, 1)), "x")
+        y = b.emit(MatMul(halves=mark), x, b.constant(array(32, 16), "w"))
+        return b.emit(Transpose((0, 3, 1, 2)), y)
+
+    after = channels_first(make(build, x=(1, 32, 8, 8)))
+    assert [node.op.halves for node in after.nodes if isinstance(node.op, Conv)] == [mark]
 
 
 @pytest.mark.parametrize("exact", [False, True])
