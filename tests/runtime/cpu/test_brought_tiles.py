@@ -20,15 +20,15 @@ STRATEGIES = ("auto", "layerwise", "padded")
 
 
 def half_network():
-    """x [2, 70, 96] → ×128 → relu → ×40 → y, all in float16."""
+    """x [2, 70, 96] → ×128 → relu → ×90 → y, all in float16."""
     rng = np.random.default_rng(0)
-    weights = {"a": rng.standard_normal((96, 128)) / 10, "b": rng.standard_normal((128, 40)) / 10}
+    weights = {"a": rng.standard_normal((96, 128)) / 10, "b": rng.standard_normal((128, 90)) / 10}
     nodes = [
         helper.make_node("MatMul", ["x", "a"], ["m"]),
         helper.make_node("Relu", ["m"], ["h"]),
         helper.make_node("MatMul", ["h", "b"], ["y"]),
     ]
-    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT16, [2, 70, w]) for n, w in (("x", 96), ("y", 40)))
+    x, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT16, [2, 70, w]) for n, w in (("x", 96), ("y", 90)))
     constants = [numpy_helper.from_array(w.astype(np.float16), name) for name, w in weights.items()]
     graph = helper.make_graph(nodes, "half", [x], [y], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
