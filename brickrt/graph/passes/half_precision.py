@@ -29,9 +29,9 @@ from brickrt.graph.passes.retype import expressions, retyped
 from brickrt.graph.rewriter import prune, unused_name
 from brickrt.ops.base import Op
 from brickrt.ops.expr import COMPARE, Apply, Const, Expr, arg, cast, walk
-from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType, is_floating
@@ -42,7 +42,6 @@ BOUNDS = COMPARE | {"min", "max"}
 """Functions that may have a large constant as operand though their value is not large."""
 FEW_CHANNELS = 4
 POWERS = frozenset("exp pow sinh cosh".split())
-Product = Conv | ConvTranspose | MatMul
 Expressive = Map | Reduce | Rowwise
 
 

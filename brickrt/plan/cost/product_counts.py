@@ -12,7 +12,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.cpu.amx.sizes import BYTES as TILE_BYTES
-from brickrt.ops.cpu.amx.sizes import PAIRS
+from brickrt.ops.cpu.amx.sizes import PAIRS, factors_of
 from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -20,7 +20,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.conv_algorithms import EDGES, live_taps
 from brickrt.plan.cost.strassen import LEVELS, PAIRED
-from brickrt.plan.cost.tile_products import TILES, tile_kind, tile_ratio
+from brickrt.plan.cost.tile_products import TILES, tile_ratio
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 
@@ -44,7 +44,7 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
     if algorithm == PAIRED:
         return direct * LEFT
     if algorithm == TILES and ins[0].dtype == np.float32:
-        return direct / tile_ratio(tile_kind(op, ins[0].dtype, ins[1].dtype))
+        return direct / tile_ratio(factors_of(op, ins[0].dtype, ins[1].dtype))
     return direct * (7 / 8) ** LEVELS.get(algorithm or "", 0)
 
 

@@ -11,6 +11,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.amx.sizes import (
     AREA_BYTES,
+    FACTORS_OF,
     HALVES,
     LANES,
     PLANE_PIXELS,
@@ -24,6 +25,7 @@ from brickrt.ops.cpu.amx.sizes import (
 )
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.roofline import read_us
@@ -54,13 +56,6 @@ PART_GROWTH = {FLOAT32: 1.5}  # weights in bfloat16 parts over the weights, by t
 VECTOR_UNITS = 2  # multiply-add units of processors that have tile registers
 
 
-def tile_kind(op: Op, first: np.dtype, second: np.dtype) -> Factors:
-    """What the factors of a product that tiles may compute are in them."""
-    found = factors_of(op, first, second)
-    assert found is not None
-    return found
-
-
 def tile_ratio(kind: Factors) -> float:
     """How many times more products of elements of a type tiles add than vectors of float32, at their peaks."""
     return ROWS * LANES * kind.unit / len(kind.order) / LEAST_CYCLES / (VECTOR_UNITS * LANES)
@@ -81,11 +76,7 @@ def most_share(constant: bool, dtype: np.dtype) -> float:
 def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -> bool:
     """Whether a kernel with tile registers computes a node; `blocked`: its images are."""
     op, ins, out = node.op, graph.ins(node), graph.out(node)
-    if (
-        not device.tiles
-        or not isinstance(op, Conv | ConvTranspose | MatMul)
-        or factors_of(op, ins[0].dtype, ins[1].dtype) is None
-    ):
+    if not device.tiles or not isinstance(op, Product) or (ins[0].dtype, ins[1].dtype) not in FACTORS_OF:
         return False
     constant = node.inputs[1] in graph.constants
     if not all(name in graph.constants for name in node.inputs[2 : 2 + op.bias]) or not out.size:
@@ -115,8 +106,9 @@ def tiles_us(graph: Graph, node: Node, device: DeviceSpec, constants: int) -> fl
 def tile_steps(graph: Graph, node: Node) -> float:
     """About how many steps of groups of tiles a node takes: units of K of 32 pixels by 32 channels."""
     (x, w), matrix = graph.ins(node)[:2], isinstance(node.op, MatMul)
+    assert isinstance(node.op, Product)
     multiplied = x.shape[-1] if matrix else math.prod(w.shape) // graph.out(node).shape[1]
-    return graph.out(node).size * multiplied / (GROUP * tile_kind(node.op, x.dtype, w.dtype).unit)
+    return graph.out(node).size * multiplied / (GROUP * factors_of(node.op, x.dtype, w.dtype).unit)
 
 
 @dataclass(frozen=True)
@@ -124,7 +116,7 @@ class TileWork:
     """A product as tile registers compute it: `depth` channels of the input, or the columns of a matrix. A line of its
     second factor takes `brought` cycles where that is brought into tiles."""
 
-    op: Conv | ConvTranspose | MatMul
+    op: Product
     depth: int
     kind: Factors
     device: DeviceSpec
@@ -134,10 +126,10 @@ class TileWork:
     def of(graph: Graph, node: Node, device: DeviceSpec) -> TileWork:
         """That of a node for which `may_use_tiles` holds."""
         op, (x, w, *_) = node.op, graph.ins(node)
-        assert isinstance(op, Conv | ConvTranspose | MatMul)
+        assert isinstance(op, Product)
         brought = w.dtype == FLOAT16 or node.inputs[1] not in graph.constants
         cycles = BROUGHT_CYCLES.get(w.dtype, OTHER_CYCLES) if brought else 0
-        return TileWork(op, x.shape[column_dim(op)], tile_kind(op, x.dtype, w.dtype), device, cycles)
+        return TileWork(op, x.shape[column_dim(op)], factors_of(op, x.dtype, w.dtype), device, cycles)
 
     @property
     def taps(self) -> int:

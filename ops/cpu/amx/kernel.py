@@ -18,8 +18,8 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import PrefetchedOperand
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import F16
 from brickrt.ops.types import Boxes
 
@@ -50,7 +50,7 @@ class AmxMaker:
         prefetched: tuple[PrefetchedOperand, ...] = (),
     ) -> AmxScheme:
         """The kernel of a class of `classify`."""
-        assert isinstance(op, Conv | ConvTranspose | MatMul)
+        assert isinstance(op, Product)
         joined = isinstance(op, Conv) and joins_taps(ins[0].dtype, ins[0].shape[1], op.kernel, op.dilations)
         brought = not packed[1] or ins[1].dtype == F16
         kind = BroughtKernel if brought else JoinedKernel if joined else AmxKernel

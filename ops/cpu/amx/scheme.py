@@ -48,6 +48,7 @@ from brickrt.ops.cpu.operands.epilogue import Epilogue
 from brickrt.ops.cpu.operands.operand_access import access
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
 
@@ -64,7 +65,7 @@ class AmxScheme(Kernel):
     """`shape_class` is (ragged, cut): whether boxes cut columns of a matrix inside vectors, and windows of a transposed
     convolution between outputs."""
 
-    op: Conv | ConvTranspose | MatMul
+    op: Product
 
     sized: ClassVar[bool] = True
     compiles_quickly: ClassVar[bool] = True
@@ -111,9 +112,7 @@ class AmxScheme(Kernel):
     @cached_property
     def factors(self) -> Factors:
         """How elements become words."""
-        found = factors_of(self.op, self.ins[0].dtype, self.ins[1].dtype)
-        assert found is not None
-        return found
+        return factors_of(self.op, self.ins[0].dtype, self.ins[1].dtype)
 
     @property
     def sums(self) -> np.dtype:

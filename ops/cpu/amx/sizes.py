@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from brickrt.ops.base import Op
 from brickrt.ops.operators.conv import ConvTranspose
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import BF16, F16, F32, FACTORS
 
 LANES = 16  # of a row of a tile that holds sums or words
@@ -68,9 +68,9 @@ SPLIT = Factors(F32, "tdpbf16ps", 2, ((0, 2), (0, 1), (0, 0), (2, 0), (1, 0), (1
 HALVES = Factors(F32, "tdpbf16ps", 2, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 0)))
 SHORT = Factors(F32, "tdpbf16ps", 2, ((1, 0), (0, 0), (0, 1)), rounded=True)
 FACTORS_OF = {FACTORS: BYTES, (BF16, BF16): PAIRS, (F32, F32): SPLIT, (F32, F16): HALVES}
+"""By the types of both factors, which tiles multiply."""
 
 
-def factors_of(op: Op, first: np.dtype, second: np.dtype) -> Factors | None:
-    """What factors of these types are in tiles; None where tiles do not multiply them."""
-    kind = FACTORS_OF.get((first, second))
-    return SHORT if kind in (SPLIT, HALVES) and getattr(op, "halves", False) else kind
+def factors_of(op: Product, first: np.dtype, second: np.dtype) -> Factors:
+    """What factors of these types are in tiles."""
+    return SHORT if op.halves else FACTORS_OF[first, second]

@@ -15,16 +15,11 @@ from brickrt.ops.expr import Arg, Expr, apply, arg, transform
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product, parts_of
 
-Product = Conv | ConvTranspose | MatMul
 P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
 Coverage = Literal["all", "biased", "product"]
 """What cuDNN computes: all of the operator; the product and its bias; the product alone."""
-
-
-def parts_of(op: Product) -> int:
-    """The number of equal parts of the product's channels that the epilogue combines (`Conv.gate_parts`)."""
-    return op.gate_parts if isinstance(op, Conv) else 1
 
 
 def in_place(op: Product, dtype: np.dtype) -> bool:

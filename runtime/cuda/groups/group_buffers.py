@@ -13,9 +13,9 @@ from typing import Literal
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.coverage import Product, parts_of
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product, parts_of
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.arena_packing import Lifetime, pack_arena

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, covered, inputs_of, parts_of
+from brickrt.ops.cuda.cudnn.coverage import Coverage, covered, inputs_of
 from brickrt.ops.cuda.cudnn.form import Unfit
 from brickrt.ops.cuda.cudnn.make_form import SEVERAL_PARTS, as_convolution, form_of, weights
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product, parts_of
 from brickrt.ops.types import Shape, TensorType
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer, StoredConstant, offset_of
 from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers

@@ -20,9 +20,10 @@ from functools import cached_property
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, in_place, inputs_of, parts_of
+from brickrt.ops.cuda.cudnn.coverage import Coverage, in_place, inputs_of
 from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product, parts_of
 from brickrt.ops.regions import columns
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.bricks import BrickGrid

@@ -16,10 +16,11 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.coverage import Coverage, Product, coverages
+from brickrt.ops.cuda.cudnn.coverage import Coverage, coverages
 from brickrt.ops.cuda.cudnn.form import Unfit
 from brickrt.ops.cuda.cudnn.graph import CudnnPlan
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cuda.driver.alignment import aligned_size

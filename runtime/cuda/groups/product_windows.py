@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from brickrt.ops.cuda.cudnn.coverage import Product
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.regions import columns
 from brickrt.ops.types import Boxes, TensorType
 

@@ -19,7 +19,7 @@ import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
-from brickrt.ops.cuda.cudnn.coverage import Coverage, inputs_of, parts_of, remainder
+from brickrt.ops.cuda.cudnn.coverage import Coverage, inputs_of, remainder
 from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
 from brickrt.ops.cuda.shared_memory import most_with
@@ -27,6 +27,7 @@ from brickrt.ops.expr import arg
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import parts_of
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.geometry.in_place import kept_bytes, read_in_place
 from brickrt.runtime.cuda.kernels.kernel_context import (

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from brickrt.graph.ir import Node
-from brickrt.ops.cuda.cudnn.coverage import Product, inputs_of, parts_of
+from brickrt.ops.cuda.cudnn.coverage import inputs_of
 from brickrt.ops.cuda.operand import Operand
+from brickrt.ops.operators.product import Product, parts_of
 from brickrt.runtime.cuda.blueprint import Blueprint
 from brickrt.runtime.cuda.groups.cudnn_layers import Layer
 from brickrt.runtime.cuda.groups.group_steps import NodeSteps, OpSteps, RestSteps

@@ -29,9 +29,9 @@ from brickrt.graph.builders.scalar import F32, add, mul, sub, where
 from brickrt.ops.expr import Expr, cast
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import SUMS
 
-Product = Conv | ConvTranspose | MatMul
 WORD, LANES = 4, 16
 """Kernels multiply so many channels of a group at a time, and sum for so many at a time."""
 LARGEST = 255  # of an unsigned byte

@@ -9,29 +9,20 @@ has it. A product that goes on in float32 has another graph.
 
 from __future__ import annotations
 
-from typing import TypeGuard
-
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.retype import expressions
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Expr
-from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Take, Transpose, View
+from brickrt.ops.operators.product import Product, parts_of
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 MOVES = Concat | Take | Transpose | View
-Product = Conv | ConvTranspose | MatMul
-
-
-def is_product(op: Op) -> TypeGuard[Product]:
-    """Whether an operator multiplies two factors."""
-    return isinstance(op, Product)
 
 
 def half_products(graph: Graph) -> set[str]:
@@ -41,7 +32,7 @@ def half_products(graph: Graph) -> set[str]:
     return {
         node.output
         for node in graph.nodes
-        if is_product(node.op)
+        if isinstance(node.op, Product)
         and node.inputs[0] in narrow
         and node.inputs[1] in narrow | wide
         and (_rounds_sums(node.op) or _rounds(graph, node.output))
@@ -50,12 +41,7 @@ def half_products(graph: Graph) -> set[str]:
 
 def _rounds_sums(op: Product) -> bool:
     """Whether its own epilogue rounds what a product sums."""
-    return op.epilogue is not None and _rounds_args(op.epilogue, set(range(_parts(op))))
-
-
-def _parts(op: Product) -> int:
-    """How many operands of its epilogue are sums."""
-    return op.gate_parts if isinstance(op, Conv) else 1
+    return op.epilogue is not None and _rounds_args(op.epilogue, set(range(parts_of(op))))
 
 
 def _narrow(graph: Graph) -> set[str]:
@@ -86,8 +72,8 @@ def _rounds_operand(graph: Graph, node: Node, name: str) -> bool:
     op, at = node.op, {k for k, each in enumerate(node.inputs) if each == name}
     if isinstance(op, MOVES):
         return _rounds(graph, node.output)
-    if is_product(op) and op.epilogue is not None and min(at) >= op.main:
-        return _rounds_args(op.epilogue, {k - op.main + _parts(op) for k in at})
+    if isinstance(op, Product) and op.epilogue is not None and min(at) >= op.main:
+        return _rounds_args(op.epilogue, {k - op.main + parts_of(op) for k in at})
     made = _readings(op)
     return bool(made) and all(_rounds_args(expr, at) for expr in made)
 

@@ -14,13 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.graph.passes.halves.half_products import half_products, is_product
+from brickrt.graph.passes.halves.half_products import half_products
 from brickrt.graph.passes.halves.unrounded_steps import F16, F32, unrounded_op
 from brickrt.graph.passes.retype import retyped
 from brickrt.graph.rewriter import prune, unused_name
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Arg, arg, cast
 from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType
@@ -56,8 +57,8 @@ class _Wide:
         names = [self.now[name] for name in node.inputs]
         kind, is_output = self.source.out(node).dtype, node.output in self.source.outputs
         halves = [k for k, t in enumerate(self.source.ins(node)) if t.dtype == F16]
-        if isinstance(node.op, Map | Reduce | Rowwise) or is_product(node.op):
-            main = node.op.main if is_product(node.op) else 0
+        if isinstance(node.op, Map | Reduce | Rowwise | Product):
+            main = node.op.main if isinstance(node.op, Product) else 0
             widened = [k for k in halves if k < main or self.is_small_constant(names[k])]
             names = [self.as_type(name, F32) if k in widened else name for k, name in enumerate(names)]
             target = F32 if kind == F16 and not is_output else kind
@@ -67,7 +68,7 @@ class _Wide:
             names = [self.as_type(name, target) if k in halves else name for k, name in enumerate(names)]
         before, now = ([t.dtype for t in kinds] for kinds in (self.source.ins(node), [self.types[n] for n in names]))
         op = unrounded_op(retyped(node.op, before, now, target))
-        if is_product(op) and node.output in self.half_products:
+        if isinstance(op, Product) and node.output in self.half_products:
             op = replace(op, halves=True)
         self.emit(node, op, names, target)
 
