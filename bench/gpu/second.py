@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from bench.gpu.first import arguments
+from bench.gpu.first import arguments, chosen
 from bench.gpu.support.common import about
 from bench.gpu.support.steps import ScriptStep, run_rounds
 
@@ -32,7 +32,8 @@ def rounds() -> list[list[ScriptStep]]:
 def main() -> int:
     """Runs all steps."""
     asked = arguments(__doc__, 9.5)
-    return run_rounds(rounds(), asked.out.resolve(), asked.minutes, asked.device, about(asked.device))
+    steps = chosen(rounds(), asked.steps)
+    return run_rounds(steps, asked.out.resolve(), asked.minutes, asked.device, about(asked.device))
 
 
 if __name__ == "__main__":

@@ -215,6 +215,16 @@ def test_everything_is_asked_in_the_time_that_is_given(packed, tmp_path):
     assert {row["status"] for row in rows} <= {"null", "missing", "no time"}
 
 
+def test_steps_can_be_chosen(capsys):
+    known = first.rounds(None)
+    assert first.chosen(known, "") == known
+    found = first.chosen(known, "speed fp16,probes+families")
+    assert [[step.name for step in together] for together in found] == [["speed fp16"], ["probes", "families"]]
+    with pytest.raises(SystemExit):
+        first.chosen(known, "probes,spede")
+    assert "step 'spede' is unknown: use some of probes, families" in capsys.readouterr().err
+
+
 def test_a_folder_that_is_too_large_is_said(tmp_path, capsys):
     (tmp_path / "references").mkdir()
     (tmp_path / "sources").write_bytes(b"0" * (1 << 20))

@@ -119,9 +119,9 @@ def commit() -> str:
 # ---- words of the command line
 
 
-def each(text: str) -> Iterator[str]:
-    """The words of a list with commas."""
-    yield from (part for part in text.split(",") if part)
+def each(text: str, mark: str = ",") -> Iterator[str]:
+    """The words of a list with commas, or another mark."""
+    yield from (part for part in text.split(mark) if part)
 
 
 def asked_networks(text: str) -> list[tuple[str, int | None]]:
@@ -131,9 +131,9 @@ def asked_networks(text: str) -> list[tuple[str, int | None]]:
     return [(name, int(size) if size else None) for name, _, size in pairs]
 
 
-def among(text: str, known: Iterable[str], what: str) -> list[str]:
+def among(text: str, known: Iterable[str], what: str, mark: str = ",") -> list[str]:
     """The words of a list, all of them known; else the process's end with one line."""
-    words, known = list(each(text)), list(known)
+    words, known = list(each(text, mark)), list(known)
     strange = [word for word in words if word not in known]
     if strange:
         print(f"{what} '{strange[0]}' is unknown: use some of {', '.join(known)}", file=sys.stderr)
