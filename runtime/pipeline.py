@@ -181,6 +181,7 @@ class Pipeline:
         return single_steps(graph)
 
     def _in_precision(self, graph: Graph) -> Graph:
+        from brickrt.graph.passes.chains.gpu_graph import gpu_graph
         from brickrt.graph.passes.fuse import fuse_half_epilogues
         from brickrt.graph.passes.half_precision import to_half_precision
         from brickrt.graph.passes.half_weights import narrow_weights
@@ -194,7 +195,9 @@ class Pipeline:
             wide = graph if self.options.exact else wide_tensors(graph)
             fused = graph if wide is graph else rewritten(wide)
             return fuse_half_epilogues(narrow_weights(fused, graph))  # "generic" processors cannot widen float16
-        return to_half_precision(graph, precision, factors_only=spec.kind == "cpu")
+        if spec.kind == "cpu" or self.options.rules == "unfused":
+            return to_half_precision(graph, precision, factors_only=spec.kind == "cpu")
+        return gpu_graph(graph, precision)
 
     def lower(self, plan: Plan) -> TaskGraph:
         """The plan's brick tasks in the order in which they run."""

@@ -12,6 +12,7 @@ from typing import TypeVar
 import numpy as np
 
 from brickrt.ops.base import Op
+from brickrt.ops.operators.chains.pixel_chain import PixelChain
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
@@ -137,6 +138,14 @@ def _rowwise(query: LayoutQuery) -> LayoutChoice:
     if not blocked:
         return _all_plain(query)
     return LayoutChoice(("blocked", *(_operand(kind.shape, query.out.rank) for kind in query.ins[1:])), "blocked")
+
+
+@_rule(PixelChain)
+def _pixel_chain(query: LayoutQuery) -> LayoutChoice:
+    if not _blockable(query.out, query.images):
+        return _all_plain(query)
+    kinds = zip(query.ins, query.constant, strict=True)
+    return LayoutChoice(tuple("plain" if c else _operand(kind.shape, query.out.rank) for kind, c in kinds), "blocked")
 
 
 @_rule(Concat)

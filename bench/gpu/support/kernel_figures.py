@@ -12,7 +12,7 @@ import onnx
 import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
-from brickrt.graph.passes.half_precision import to_half_precision
+from brickrt.graph.passes.chains.gpu_graph import gpu_graph
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.cuda.kernel import THREADS, Kernel
@@ -88,7 +88,7 @@ class ModelPrograms:
     def in_precision(self, precision: Precision) -> Graph:
         """The specialized graph in a precision."""
         if precision not in self._lowered:
-            self._lowered[precision] = to_half_precision(self.graph, precision)
+            self._lowered[precision] = gpu_graph(self.graph, precision)
         graph = self._lowered[precision]
         return replace(graph, constants=dict(graph.constants))  # which programs give up
 

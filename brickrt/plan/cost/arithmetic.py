@@ -10,6 +10,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Expr, walk
+from brickrt.ops.operators.chains.pixel_chain import PixelChain
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
@@ -17,6 +18,7 @@ from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.operators.recurrence import BATCH, Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.types import TensorType
 from brickrt.plan.cost.constants import (
     DIVIDE_OPERATIONS,
     ELEMENTWISE_OPERATIONS,
@@ -36,10 +38,18 @@ _COSTS = dict.fromkeys(_SLOW, SLOW_OPERATIONS) | dict.fromkeys(("div", "sqrt", "
 
 def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Precision) -> float:
     """Modelled microseconds of one core."""
-    ins, out, op = graph.ins(node), graph.out(node), node.op
+    return _op_us(node.op, graph.ins(node), graph.out(node), device, precision)
+
+
+def _op_us(op: Op, ins: Sequence[TensorType], out: TensorType, device: DeviceSpec, precision: Precision) -> float:
+    """Those of an operator with inputs and output of these types."""
     elementwise = _elementwise(device)
     if isinstance(op, Conv | ConvTranspose | MatMul):
-        return product_only_us(graph, node, device, precision) + epilogue_us(out.size, op.epilogue, device)
+        return _product_us(op, ins, out, device, precision) + epilogue_us(out.size, op.epilogue, device)
+    if isinstance(op, PixelChain):
+        found = op.types(ins)
+        links = zip(op.links, found[op.inputs :], strict=True)
+        return sum(_op_us(link.op, [found[k] for k in link.reads], t, device, precision) for link, t in links)
     if isinstance(op, Map):
         return out.size * _operations(op.expr) / elementwise
     if isinstance(op, Reduce):
@@ -59,9 +69,12 @@ def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Preci
 
 def product_only_us(graph: Graph, node: Node, device: DeviceSpec, precision: Precision = "fp32") -> float:
     """The same of a convolution or matrix product without what follows its sums."""
-    ins, op = graph.ins(node), node.op
+    return _product_us(node.op, graph.ins(node), graph.out(node), device, precision)
+
+
+def _product_us(op: Op, ins: Sequence[TensorType], out: TensorType, device: DeviceSpec, precision: Precision) -> float:
     peak = 1e3 * product_gflops(op, ins[0].dtype, device, precision) * _efficiency(op, ins[1].shape, device)
-    return op.flops(ins, graph.out(node)) / peak
+    return op.flops(ins, out) / peak
 
 
 def epilogue_us(elements: float, epilogue: Expr | None, device: DeviceSpec) -> float:

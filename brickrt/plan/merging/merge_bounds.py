@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from brickrt.ops.operators.chains.pixel_chain import PixelChain
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
@@ -113,4 +114,4 @@ def _share_read(cost: CostModel, k: int) -> float:
             read = [*inputs[:2], *(e * step for e, step in zip(outputs[2:], map(min, op.strides, op.kernel)))]
         return math.prod(min(1.0, some / max(1, whole)) for some, whole in zip(read, inputs, strict=True))
     channels = isinstance(op, Concat) and op.axis == 1 and cost.node_costs[k].image
-    return float(channels or isinstance(op, ConvTranspose | Map | MatMul | Reduce | Reorder | Rowwise))
+    return float(channels or isinstance(op, ConvTranspose | Map | MatMul | PixelChain | Reduce | Reorder | Rowwise))

@@ -24,7 +24,7 @@ class RowwiseKernel(RowsKernel):
         """Rows along the reduced axes; inputs that several sweeps read are held."""
         op, box = self.op, list(self.largest or self.out.shape)
         rows = rows_of(self.out.shape, op.axes, self.ins, self.out.broadcast_strides(self.out.rank), box)
-        steps, expr = _without_kept(op, len(self.ins))
+        steps, expr = without_kept(op, len(self.ins))
         held = _held(rows, self.ins, [expr, *(s.pre for s in steps)])
         how = Sharing(1) if rows.across else choose_sharing(rows, held_words(self.ins, held), box)
         return RowTraits(rows, how, self.ins, self.out, steps, expr, held, list(rows.kept))
@@ -37,7 +37,7 @@ def _held(rows: RowLayout, ins: tuple[Operand, ...], exprs: list[Expr]) -> list[
     return [k for k in own if any(run.strides[k] for run in rows.runs)]
 
 
-def _without_kept(op: Rowwise, inputs: int) -> tuple[list[Step], Expr]:
+def without_kept(op: Rowwise, inputs: int) -> tuple[list[Step], Expr]:
     """Steps and expression in which the kept value is replaced by what it is computed from."""
     if op.kept is None:
         return list(op.steps), op.expr

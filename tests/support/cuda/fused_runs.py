@@ -76,7 +76,8 @@ def main() -> int:
         for precision in asked.precisions.split(","):
             began, driver = processor_seconds(), HostDriver() if asked.arch == "none" else PtxDriver(arch=asked.arch)
             with pytest.MonkeyPatch.context() as patch:
-                found = fused_error(patch, driver, *network(name), precision, 8 if name in LARGE else 4)
+                model, feeds, want = network(name)
+                found = fused_error(patch, driver, model, feeds["x"], want, precision, 8 if name in LARGE else 4)
             good = found["error"] <= FUSED_TOLERANCE[precision] and found["same"]
             wrong += not good
             row = {"network": name, "precision": precision, "arch": asked.arch, "good": good, **found}

@@ -1,0 +1,1 @@
+"""Operators that are joined to chains for GPUs."""

@@ -1,0 +1,161 @@
+"""Neighbouring operators on pixels become one, where tensor cores multiply: what is between them stays in registers.
+
+x ─ Map ─ Conv 1×1 ─┬─ Rowwise ─ Conv 1×1 ─ Conv 1×1 ─ y      x ─ PixelChain ─ y
+                    └──────────────────────────┘          →
+
+Only what nobody else reads goes in; the last one's output is the chain's. A GPU then reads and writes memory once for
+all of them. Products of float32 that are not rounded to tf32 take longer than memory, and stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import ml_dtypes
+import numpy as np
+
+from brickrt.graph.ir import Graph, Node
+from brickrt.graph.rewriter import origins
+from brickrt.ops.operators.chains.pixel_chain import Link, PixelChain, is_pixelwise
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.rowwise import Rowwise
+
+F32 = np.dtype(np.float32)
+HALVES = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
+MOST_LINKS = 8
+MOST_ALIVE, MOST_ALIVE_F32 = 256, 192
+"""Channels whose values a lane may have at a time, two bytes of registers each; of float32 factors, whose words are
+rounded apart."""
+
+
+def pixel_chains(graph: Graph, rounds_float32: bool) -> Graph:
+    """An equal graph. `rounds_float32`: products of float32 are rounded to tf32, and so on tensor cores too."""
+    search = _ChainSearch(graph, HALVES | {F32} if rounds_float32 else HALVES)
+    joined = {members[-1]: members for members in search.chains()}
+    if not joined:
+        return graph
+    inside = {k for members in joined.values() for k in members}
+    kept = (k for k in range(len(graph.nodes)) if k not in inside or k in joined)
+    nodes = tuple(_chain(graph, joined[k]) if k in joined else graph.nodes[k] for k in kept)
+    gone = {graph.nodes[k].output for k in inside - joined.keys()}
+    types = {name: kind for name, kind in graph.types.items() if name not in gone}
+    return replace(graph, nodes=nodes, types=types)
+
+
+def _chain(graph: Graph, members: Sequence[int]) -> Node:
+    """The node of some nodes. Weights are inputs of their own, as they lie in memory otherwise than other constants."""
+    nodes = [graph.nodes[k] for k in members]
+    results = {node.output: j for j, node in enumerate(nodes)}
+    names: list[str] = []
+    reads = []
+    for node in nodes:
+        found: list[int] = []
+        for place, name in enumerate(node.inputs):
+            if name in results:
+                found.append(-1 - results[name])
+                continue
+            weights = isinstance(node.op, Conv) and place == 1
+            if weights or name not in names:
+                names.append(name)
+            found.append(len(names) - 1 if weights else names.index(name))
+        reads.append(found)
+    links = (
+        Link(node.op, tuple(k if k >= 0 else len(names) - 1 - k for k in found))
+        for node, found in zip(nodes, reads, strict=True)
+    )
+    last = nodes[-1]
+    return Node(last.name, PixelChain(tuple(links), len(names)), tuple(names), last.output, origins(nodes))
+
+
+@dataclass
+class _ChainSearch:
+    """Looks for chains of a graph whose products of these types are on tensor cores."""
+
+    graph: Graph
+    factors: frozenset[np.dtype]
+
+    @cached_property
+    def may_join(self) -> list[bool]:
+        """Whether each node may be a link."""
+        return [self._may_join(node) for node in self.graph.nodes]
+
+    def _may_join(self, node: Node) -> bool:
+        ins, out = self.graph.ins(node), self.graph.out(node)
+        known = HALVES | {F32}
+        if not out.size or out.dtype not in known or any(t.dtype not in known for t in ins):
+            return False
+        if not is_pixelwise(node.op, ins, out):
+            return False
+        if isinstance(node.op, Rowwise):
+            return all(step.dtype in known and step.pre.dtype in known for step in node.op.steps)
+        if not isinstance(node.op, Conv):
+            return True
+        constant = all(name in self.graph.constants for name in node.inputs[1 : 2 + node.op.bias])
+        return constant and ins[0].dtype == ins[1].dtype and ins[0].dtype in self.factors
+
+    def chains(self) -> list[list[int]]:
+        """The members of each chain, ascending; the earliest node that can begin one does."""
+        found: list[list[int]] = []
+        taken: set[int] = set()
+        for k in range(len(self.graph.nodes)):
+            if k not in taken and self.may_join[k] and (members := self._grown(k)):
+                found.append(members)
+                taken.update(members)
+        return found
+
+    def _grown(self, first: int) -> list[int]:
+        """The longest chain that begins at a node; none where no two nodes with a product are one."""
+        members, best = [first], list[int]()
+        while len(members) < MOST_LINKS and self._goes_on(members):
+            readers = {k for m in members for k in self._readers(m)} - set(members)
+            following = min(k for k in readers if k > members[-1])
+            if not self.may_join[following] or not self._same_pixels(first, following):
+                break
+            members.append(following)
+            if self._alive(members) > self._most(members):
+                break
+            closed = all(set(members).issuperset(self._readers(m)) for m in members[:-1])
+            if closed and any(isinstance(self.graph.nodes[k].op, Conv) for k in members):
+                best = list(members)
+        return best
+
+    def _goes_on(self, members: Sequence[int]) -> bool:
+        """Whether a later node may follow: all that read a member, but for the last one, may be links."""
+        last = members[-1]
+        before = [k for m in members[:-1] for k in self._readers(m)]
+        inner = all(k >= 0 and self.may_join[k] for k in before)
+        after = self._readers(last)
+        return inner and any(k > last for k in (*before, *after)) and -1 not in after
+
+    def _readers(self, k: int) -> tuple[int, ...]:
+        """The nodes that read one's output; −1 where that is an output of the graph."""
+        name = self.graph.nodes[k].output
+        return (*self.graph.consumers.get(name, ()), *((-1,) if name in self.graph.outputs else ()))
+
+    def _same_pixels(self, one: int, other: int) -> bool:
+        shapes = [self.graph.out(self.graph.nodes[k]).shape for k in (one, other)]
+        return len({(shape[0], *shape[2:]) for shape in shapes}) == 1
+
+    def _most(self, members: Sequence[int]) -> int:
+        convs = (self.graph.nodes[k] for k in members if isinstance(self.graph.nodes[k].op, Conv))
+        return MOST_ALIVE_F32 if any(self.graph.ins(node)[0].dtype == F32 for node in convs) else MOST_ALIVE
+
+    def _alive(self, members: Sequence[int]) -> int:
+        """The most channels whose values are in registers at a time: what a link reads, its sums, and results that
+        later ones read."""
+        most = 0
+        for place, k in enumerate(members):
+            node, later = self.graph.nodes[k], set(members[place + 1 :])
+            parts = node.op.gate_parts if isinstance(node.op, Conv) else 1
+            kept = [m for m in members[:place] if later.intersection(self._readers(m))]
+            names = {self.graph.nodes[m].output for m in kept}
+            whole = isinstance(node.op, Conv | Rowwise) and node.inputs[0] not in names
+            read = self._channels(node.inputs[0]) if whole else 0
+            held = sum(map(self._channels, names))
+            most = max(most, read + held + parts * self._channels(node.output))
+        return most
+
+    def _channels(self, name: str) -> int:
+        return self.graph.types[name].shape[1]

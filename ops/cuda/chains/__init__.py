@@ -1,0 +1,1 @@
+"""CUDA kernels of operators that several others were joined to."""

@@ -1,0 +1,121 @@
+"""Chains of operators on pixels (chain.cuh): products on tensor cores whose sums are the next one's factors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from brickrt.ops.cuda.chains.link_text import FOUR, SIDES, LinkOperand, LinkText
+from brickrt.ops.cuda.kernel import Kernel, computes
+from brickrt.ops.cuda.operand import Operand, dense
+from brickrt.ops.cuda.printing.epilogue import offset_text
+from brickrt.ops.cuda.printing.expressions import HEADER
+from brickrt.ops.cuda.printing.functions import device_function
+from brickrt.ops.cuda.printing.types import ctype, is_half
+from brickrt.ops.cuda.products.block_tile import as_tf32
+from brickrt.ops.operators.chains.pixel_chain import PixelChain, has_pixels
+from brickrt.ops.operators.conv import Conv
+
+BLOCK = 16  # channels that tensor cores multiply together
+
+
+@computes(PixelChain)
+class PixelChainKernel(Kernel):
+    """Each warp takes pixels of its own through all links; blocks need not wait for anything."""
+
+    op: PixelChain
+    headers: ClassVar[tuple[str, ...]] = ("chain.cuh", HEADER)
+
+    @cached_property
+    def weights(self) -> dict[int, int]:
+        """Inputs that are weights, and in how many parts each."""
+        convs = ((link.op, link.reads[1]) for link in self.op.links if isinstance(link.op, Conv))
+        return {k: op.gate_parts for op, k in convs}
+
+    def pack(self, i: int, array: np.ndarray) -> np.ndarray:
+        """Weights as tensor cores take them, part by part; all else without gaps."""
+        if i not in self.weights:
+            return np.ascontiguousarray(array)
+        parts = array.reshape(self.weights[i], -1, array.shape[1])
+        return np.concatenate([pack_weights(part) for part in parts])
+
+    def emit(self, name: str) -> str:
+        """A loop over the pixels of the warp, with all links in its body."""
+        rank = self.out.rank
+        located = f"brick::chain::locate<{rank}>(s, pixels, m + brick::lane() / 4 + side * 8, index[side])"
+        return device_function(
+            name,
+            f"const int pixels = brick::chain::pixels<{rank}>(s);",
+            "#pragma unroll 1",
+            "for (int m = brick::warp() * brick::chain::PIXELS; m < pixels; "
+            "m += brick::warps() * brick::chain::PIXELS) {",
+            f"int index[brick::chain::SIDES][{rank}];",
+            "bool found[brick::chain::SIDES];",
+            "#pragma unroll",
+            f"{SIDES} found[side] = {located};",
+            *self._links(),
+            *self._store(),
+            "}",
+        )
+
+    def _links(self) -> Iterator[str]:
+        """The text of all links, each with a name for its result."""
+        types = self.op.types([operand.type for operand in self.ins])
+        for j, link in enumerate(self.op.links):
+            places = tuple(self._place(k) for k in link.reads)
+            yield from LinkText(j, link.op, places, types[self.op.inputs + j]).lines()
+
+    def _place(self, k: int) -> LinkOperand:
+        """Where an input of a link is: a result, or in memory."""
+        if k >= self.op.inputs:
+            return LinkOperand(result=k - self.op.inputs)
+        operand = dense(self.ins[k].type) if self.packed[k] else self.ins[k]
+        pixels = has_pixels(operand.type, self.out.shape)
+        return LinkOperand(slot=1 + k, operand=operand, strides=_strides(operand, self.out.rank), pixels=pixels)
+
+    def _store(self) -> Iterator[str]:
+        """Stores the last result where the box has its channels."""
+        out, last = self.out, len(self.op.links) - 1
+        aligned = str(out.strides[1] == 1 and out.vector >= FOUR).lower()
+        yield "#pragma unroll"
+        yield f"{SIDES} {{"
+        yield "if (!found[side]) continue;"
+        yield "const int* const i = index[side];"
+        yield f"auto* const to = reinterpret_cast<{ctype(out.dtype)}*>(at[0]) + {offset_text(out.strides)};"
+        yield "#pragma unroll"
+        yield f"for (int block = 0; block < {-(-out.shape[1] // BLOCK)}; ++block) {{"
+        yield f"const int c = brick::chain::channel(block), n = brick::chain::there<{out.shape[1]}>(block);"
+        yield "const int a = s.lo[1] > c ? s.lo[1] - c : 0, b = s.hi[1] - c < n ? s.hi[1] - c : n;"
+        yield f"float v[{FOUR}];"
+        yield "#pragma unroll"
+        yield f"for (int k = 0; k < {FOUR}; ++k) v[k] = r{last}.at(side, block * {FOUR} + k);"
+        yield f"if (a < b) brick::put<{out.strides[1]}, {aligned}>(to + (long long)c * {out.strides[1]}, a, b, v);"
+        yield "}"
+        yield "}"
+
+
+def _strides(operand: Operand, rank: int) -> tuple[int, ...]:
+    """Those per dimension of an output; a vector is one of channels."""
+    if operand.rank == 1 and rank > 2:
+        return (0, operand.strides[0] if operand.shape[0] > 1 else 0, *(0,) * (rank - 2))
+    return operand.broadcast_strides(rank)
+
+
+def pack_weights(w: np.ndarray) -> np.ndarray:
+    """[columns, channels] → [blocks of channels, blocks of columns, steps, lanes, tiles, words]: chain.cuh says which
+    channels a lane has. Words of halves have two elements, and zeros stand for what is not there."""
+    half, (columns, channels) = is_half(w.dtype), w.shape
+    full = np.zeros((-(-columns // BLOCK) * BLOCK, -(-channels // BLOCK) * BLOCK), w.dtype)
+    full[:columns, :channels] = w
+    g, tile, t = np.arange(8), np.arange(2), np.arange(4)
+    column = 4 * (g // 2)[:, None] + 2 * tile + (g % 2)[:, None]  # [g, tile]
+    steps, words, elements = (1, 2, 2) if half else (2, 2, 1)
+    # of a lane: by its place among four, step, word and element
+    depth = np.arange(4).reshape(steps, words, elements) + 4 * t[:, None, None, None]
+    blocks = full.reshape(-1, BLOCK, full.shape[1] // BLOCK, BLOCK).transpose(2, 0, 1, 3)  # [channels, columns, n, k]
+    found = blocks[:, :, column[:, :, None, None, None, None], depth]  # [.., g, tile, t, step, word, element]
+    packed = found.transpose(0, 1, 5, 2, 4, 3, 6, 7)
+    return np.ascontiguousarray(packed).reshape(-1) if half else as_tf32(packed).reshape(-1)

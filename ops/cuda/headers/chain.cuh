@@ -1,0 +1,128 @@
+// Chains of operators on pixels (ops/operators/chains/pixel_chain.py): a warp takes 16 pixels through all of them, and
+// what is between lies in its registers, as sums of tensor cores do.
+#pragma once
+#include "combine.cuh"
+#include "mma.cuh"
+#include "vectors.cuh"
+
+namespace brick {
+namespace chain {
+
+constexpr int PIXELS = 16, SIDES = 2, FOUR = 4;  // of a warp, of these those of a lane, its channels that lie together
+
+// C channels of the warp's pixels. Lane l has those of pixels l / 4 and l / 4 + 8, its two sides: of each block of 16
+// channels the four from l % 4 * 4 on, `at(side, block * 4 + k)`. Beyond C they are zero. In `sum` they lie as mma has
+// the sums of two tiles of 8 columns: of the first tile its columns are channels 0, 1, 4, 5, 8, … of the block, of the
+// second 2, 3, 6, 7, 10, …
+template <int C> struct Values {
+    static constexpr int BLOCKS = (C + 15) / 16;
+    float sum[BLOCKS * 2][4];
+    BRICK_DEVICE float& at(int side, int k) { return sum[k / 2][side * 2 + k % 2]; }
+    BRICK_DEVICE float at(int side, int k) const { return sum[k / 2][side * 2 + k % 2]; }
+};
+
+// The first of a lane's channels in a block, and how many of four from there on there are.
+BRICK_DEVICE int channel(int block) { return block * 16 + lane() % 4 * FOUR; }
+template <int C> BRICK_DEVICE int there(int block) {
+    if (C % 16 == 0) return FOUR;
+    const int left = C - channel(block);
+    return left < 0 ? 0 : left < FOUR ? left : FOUR;
+}
+
+// Pixels of a box of images [N, C, …].
+template <int RANK> BRICK_DEVICE int pixels(const Step& s) {
+    int n = s.hi[0] - s.lo[0];
+#pragma unroll
+    for (int d = 2; d < RANK; ++d) n *= s.hi[d] - s.lo[d];
+    return s.lo[1] < s.hi[1] ? n : 0;
+}
+
+// The index of pixel m of a box, of channel 0; of the last one, and false, where there is none.
+template <int RANK> BRICK_DEVICE bool locate(const Step& s, int pixels, int m, int (&index)[RANK]) {
+    const bool found = m < pixels;
+    if (!found) m = pixels - 1;
+#pragma unroll
+    for (int d = RANK - 1; d >= 2; --d) {
+        const int extent = s.hi[d] - s.lo[d], rest = m / extent;
+        index[d] = s.lo[d] + m - rest * extent;
+        m = rest;
+    }
+    index[0] = s.lo[0] + m, index[1] = 0;
+    return found;
+}
+
+// Four channels of both sides, from these addresses of their first channels on.
+template <int STRIDE, bool ALIGNED, int C, class T>
+BRICK_DEVICE void take(Values<C>& v, const T* const (&from)[SIDES]) {
+#pragma unroll
+    for (int block = 0; block < Values<C>::BLOCKS; ++block)
+#pragma unroll
+        for (int side = 0; side < SIDES; ++side) {
+            float four[FOUR] = {};
+            fetch<FOUR, STRIDE, ALIGNED>(from[side] + channel(block) * STRIDE, 0, there<C>(block), four);
+#pragma unroll
+            for (int k = 0; k < FOUR; ++k) v.at(side, block * FOUR + k) = k < there<C>(block) ? four[k] : 0;
+        }
+}
+
+template <int C> BRICK_DEVICE void clear(Values<C>& v) {
+#pragma unroll
+    for (int k = 0; k < Values<C>::BLOCKS * 8; ++k) v.sum[k / 4][k % 4] = 0;
+}
+
+// The words that tensor cores take of a block of channels, in steps of 8 words of the depth. The depth has channels in
+// an order in which each lane has its own: so sums become factors without moving.
+template <class T> struct Factors {
+    static constexpr int STEPS = 1;
+    template <int C> static BRICK_DEVICE void words(const Values<C>& x, int block, unsigned (&a)[STEPS][4]) {
+#pragma unroll
+        for (int k = 0; k < 4; ++k) {
+            const int first = block * FOUR + k / 2 * 2;
+            const Vector<T, 2> both{T(x.at(k % 2, first)), T(x.at(k % 2, first + 1))};
+            memcpy(&a[0][k], &both, 4);
+        }
+    }
+};
+template <> struct Factors<float> {
+    static constexpr int STEPS = 2;
+    template <int C> static BRICK_DEVICE void words(const Values<C>& x, int block, unsigned (&a)[STEPS][4]) {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+            const float one = x.at(k % 2, block * FOUR + k / 2);
+            unsigned word;
+            memcpy(&word, &one, 4);
+            a[k / 4][k % 4] = fragment_word<float>(word);
+        }
+    }
+};
+
+// y += w x, for weights that lie as `PixelChainKernel.pack` has them: per block of x and of y, and step, a lane's words
+// of both tiles.
+template <class T, int K, int N> BRICK_DEVICE void multiply(Values<N>& y, const Values<K>& x, const void* weights) {
+    constexpr int STEPS = Factors<T>::STEPS;
+    const unsigned* const w = global(static_cast<const unsigned*>(weights)) + lane() * 4;
+    warp_sync();  // what lanes load of channels that are not all there may have made them diverge
+#pragma unroll
+    for (int block = 0; block < Values<K>::BLOCKS; ++block) {
+        unsigned a[STEPS][4];
+        Factors<T>::words(x, block, a);
+#pragma unroll
+        for (int to = 0; to < Values<N>::BLOCKS; ++to)
+#pragma unroll
+            for (int step = 0; step < STEPS; ++step) {
+                const auto b = load<4>(w + ((block * Values<N>::BLOCKS + to) * STEPS + step) * 4 * WARP);
+                const unsigned first[2] = {b.v[0], b.v[1]}, second[2] = {b.v[2], b.v[3]};
+                mma<T>(y.sum[to * 2], a[step], first);
+                mma<T>(y.sum[to * 2 + 1], a[step], second);
+            }
+    }
+}
+
+// What the four lanes that share a pixel have, combined.
+template <class Combine> BRICK_DEVICE float over_channels(float v) {
+    v = Combine::of(v, shuffle_xor(v, 1));
+    return Combine::of(v, shuffle_xor(v, 2));
+}
+
+}  // namespace chain
+}  // namespace brick

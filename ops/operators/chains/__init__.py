@@ -1,0 +1,1 @@
+"""Operators that several others were joined to."""

@@ -1,0 +1,1 @@
+"""Tests of `brickrt/graph/passes/chains`."""
