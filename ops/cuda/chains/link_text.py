@@ -52,12 +52,14 @@ class LinkOperand:
 
 @dataclass(frozen=True)
 class LinkText:
-    """Link number `j`: its result is the variable `r<j>`, of as many channels as `out` has."""
+    """Link number `j`: its result is the variable `r<j>`, of as many channels as `out` has. Its values are rounded to
+    their type where it `rounds`."""
 
     j: int
     op: Op
     places: tuple[LinkOperand, ...]
     out: TensorType
+    rounds: bool
 
     def lines(self) -> Iterator[str]:
         """All statements of the link."""
@@ -143,7 +145,7 @@ class LinkText:
         steps = len(self.op.steps) if isinstance(self.op, Rowwise) else 0
         inputs = len(self.places) if isinstance(self.op, Rowwise) else max([0, *used]) + 1
         statements, value = print_expr(expr, self._names(inputs + steps, inputs))
-        if is_half(self.out.dtype):
+        if self.rounds and is_half(self.out.dtype):
             value = f"(float)({ctype(self.out.dtype)})({value})"
         if self.channels % 16:
             value = f"k < n ? {value} : 0.0f"

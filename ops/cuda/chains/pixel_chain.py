@@ -66,7 +66,15 @@ class PixelChainKernel(Kernel):
         types = self.op.types([operand.type for operand in self.ins])
         for j, link in enumerate(self.op.links):
             places = tuple(self._place(k) for k in link.reads)
-            yield from LinkText(j, link.op, places, types[self.op.inputs + j]).lines()
+            yield from LinkText(j, link.op, places, types[self.op.inputs + j], self._rounds(j)).lines()
+
+    def _rounds(self, j: int) -> bool:
+        """Whether the values of a result have to be rounded to its type: words of factors are anyway, and what is
+        stored at the end."""
+        number, last = self.op.inputs + j, j == len(self.op.links) - 1
+        readers = [(link.op, place) for link in self.op.links for place, k in enumerate(link.reads) if k == number]
+        factors = all(isinstance(op, Conv) and place == 0 and not op.channel_scaled for op, place in readers)
+        return not factors and not last
 
     def _place(self, k: int) -> LinkOperand:
         """Where an input of a link is: a result, or in memory."""
@@ -80,20 +88,13 @@ class PixelChainKernel(Kernel):
         """Stores the last result where the box has its channels."""
         out, last = self.out, len(self.op.links) - 1
         aligned = str(out.strides[1] == 1 and out.vector >= FOUR).lower()
+        step = out.strides[1]
         yield "#pragma unroll"
         yield f"{SIDES} {{"
         yield "if (!found[side]) continue;"
         yield "const int* const i = index[side];"
         yield f"auto* const to = reinterpret_cast<{ctype(out.dtype)}*>(at[0]) + {offset_text(out.strides)};"
-        yield "#pragma unroll"
-        yield f"for (int block = 0; block < {-(-out.shape[1] // BLOCK)}; ++block) {{"
-        yield f"const int c = brick::chain::channel(block), n = brick::chain::there<{out.shape[1]}>(block);"
-        yield "const int a = s.lo[1] > c ? s.lo[1] - c : 0, b = s.hi[1] - c < n ? s.hi[1] - c : n;"
-        yield f"float v[{FOUR}];"
-        yield "#pragma unroll"
-        yield f"for (int k = 0; k < {FOUR}; ++k) v[k] = r{last}.at(side, block * {FOUR} + k);"
-        yield f"if (a < b) brick::put<{out.strides[1]}, {aligned}>(to + (long long)c * {out.strides[1]}, a, b, v);"
-        yield "}"
+        yield f"brick::chain::put_side<{step}, {aligned}>(s, r{last}, side, to);"
         yield "}"
 
 

@@ -4,6 +4,7 @@
 #include "combine.cuh"
 #include "mma.cuh"
 #include "vectors.cuh"
+#include "walk.cuh"
 
 namespace brick {
 namespace chain {
@@ -43,7 +44,7 @@ template <int RANK> BRICK_DEVICE bool locate(const Step& s, int pixels, int m, i
     if (!found) m = pixels - 1;
 #pragma unroll
     for (int d = RANK - 1; d >= 2; --d) {
-        const int extent = s.hi[d] - s.lo[d], rest = m / extent;
+        const int extent = s.hi[d] - s.lo[d], rest = pixels < (1 << 20) ? small_quotient(m, extent) : m / extent;
         index[d] = s.lo[d] + m - rest * extent;
         m = rest;
     }
@@ -63,6 +64,25 @@ BRICK_DEVICE void take(Values<C>& v, const T* const (&from)[SIDES]) {
 #pragma unroll
             for (int k = 0; k < FOUR; ++k) v.at(side, block * FOUR + k) = k < there<C>(block) ? four[k] : 0;
         }
+}
+
+// Stores the channels of one side that the box has, from this address of channel 0 on.
+template <int STRIDE, bool ALIGNED, int C, class T>
+BRICK_DEVICE void put_side(const Step& s, const Values<C>& v, int side, T* to) {
+    const bool whole = s.lo[1] == 0 && s.hi[1] >= C;
+#pragma unroll
+    for (int block = 0; block < Values<C>::BLOCKS; ++block) {
+        const int c = channel(block), n = there<C>(block);
+        float four[FOUR];
+#pragma unroll
+        for (int k = 0; k < FOUR; ++k) four[k] = v.at(side, block * FOUR + k);
+        if (whole) {
+            put<STRIDE, ALIGNED>(to + c * STRIDE, 0, n, four);
+        } else {
+            const int a = s.lo[1] > c ? s.lo[1] - c : 0, b = s.hi[1] - c < n ? s.hi[1] - c : n;
+            if (a < b) put<STRIDE, ALIGNED>(to + c * STRIDE, a, b, four);
+        }
+    }
 }
 
 template <int C> BRICK_DEVICE void clear(Values<C>& v) {
