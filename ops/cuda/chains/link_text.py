@@ -53,17 +53,19 @@ class LinkOperand:
 @dataclass(frozen=True)
 class LinkText:
     """Link number `j`: its result is the variable `r<j>`, of as many channels as `out` has. Its values are rounded to
-    their type where it `rounds`."""
+    their type where it `rounds`. Of a product that is the last link it has `width` channels at a time, from block
+    `first` on."""
 
     j: int
     op: Op
     places: tuple[LinkOperand, ...]
     out: TensorType
     rounds: bool
+    width: int
 
     def lines(self) -> Iterator[str]:
         """All statements of the link."""
-        yield f"brick::chain::Values<{self.channels}> r{self.j};"
+        yield f"brick::chain::Values<{self.width}> r{self.j};"
         yield "{"
         if isinstance(self.op, Conv):
             yield from self._conv(self.op)
@@ -72,7 +74,7 @@ class LinkText:
         else:
             assert isinstance(self.op, Map)
             used = {k: self.places[k] for k in used_operands(self.op.expr)}
-            yield from _each(self.channels, used, {}, self._result(self.op.expr, used))
+            yield from self._each(used, {}, self._result(self.op.expr, used))
         yield "}"
 
     @property
@@ -84,42 +86,64 @@ class LinkText:
 
     def _conv(self, op: Conv) -> Iterator[str]:
         """Products of all parts, and bias and epilogue."""
-        x, w, *rest = self.places
-        yield from self._factor(op, x, w.kept.shape[1])
-        padded = -(-self.channels // 16) * -(-w.kept.shape[1] // 16) * 256 * w.kept.dtype.itemsize
-        for part in range(op.gate_parts):
-            yield f"brick::chain::Values<{self.channels}> y{part};"
-            yield f"brick::chain::clear(y{part});"
-            yield f"brick::chain::multiply<{ctype(w.kept.dtype)}>(y{part}, x, at[{w.slot}] + {part * padded});"
-        sums = {part: f"y{part}" for part in range(op.gate_parts)}
+        yield f"brick::chain::Values<{self.width}> y[{op.gate_parts}];"
+        yield "brick::chain::clear(y);"
+        yield from self._products(op)
+        sums = {part: f"y[{part}]" for part in range(op.gate_parts)}
         extras = {op.gate_parts + k: place for k, place in enumerate(self.places[op.main :])}
-        biases = [(rest[0], part * self.channels) for part in sums] if op.bias else []
+        biases = [(self.places[2], part * self.channels) for part in sums] if op.bias else []
         expr: Expr = Arg(self.out.dtype, 0) if op.epilogue is None else op.epilogue
         used = {k: extras[k] for k in used_operands(expr) if k in extras}
-        yield from _each(self.channels, used, sums, self._result(expr, [*sums, *used]), biases)
+        yield from self._each(used, sums, self._result(expr, [*sums, *used]), biases)
 
-    def _factor(self, op: Conv, x: LinkOperand, channels: int) -> Iterator[str]:
-        """`x`: the values that are multiplied with weights, scaled by channel where the convolution says so."""
-        if not op.channel_scaled:
-            yield from self._taken("x", x, channels)
+    def _products(self, op: Conv) -> Iterator[str]:
+        """Adds the products to `y`: of values in registers, or of an operand in memory, which is taken piece by piece,
+        and scaled by channel where the convolution says so."""
+        x, w = self.places[:2]
+        kind, k = ctype(w.kept.dtype), w.kept.shape[1]
+        rest = f"at[{w.slot}], first, {blocks(self.channels)}"
+        scales = self.places[op.main - 1] if op.channel_scaled else None
+        if x.result is None:
+            yield from _addresses("from", x)
+            yield from self._scaling(scales)
+            yield f"brick::chain::multiply_from<{kind}, {k}, {x.strides[1]}, {x.aligned}>(y, from, scale, {rest});"
             return
-        yield from self._taken("unscaled", x, channels)
-        yield f"brick::chain::Values<{channels}> x;"
-        scales = {1: self.places[op.main - 1]}
-        yield from _each(channels, scales, {0: "unscaled"}, [f"x.at(side, block * {FOUR} + k) = o0 * o1;"])
+        value = f"r{x.result}"
+        if scales is not None:
+            value = "scaled"
+            yield f"brick::chain::Values<{k}> scaled;"
+            body = [f"scaled.at(side, block * {FOUR} + k) = o0 * o1;"]
+            yield from _each(k, k, {1: scales}, {0: f"r{x.result}"}, body, first="0")
+        yield f"brick::chain::multiply<{kind}>(y, {value}, {rest});"
+
+    def _scaling(self, scales: LinkOperand | None) -> Iterator[str]:
+        """`scale`: multiplies four channels with their factors, if there are any."""
+        if scales is None:
+            yield "const auto scale = [](int, int, float (&)[4]) {};"
+            return
+        assert scales.result is None
+        yield from _addresses("factors", scales)
+        yield "const auto scale = [&](int side, int block, float (&four)[4]) {"
+        yield "float factor[4];"
+        yield (
+            f"brick::chain::take_four<{scales.strides[1]}, {scales.aligned}, {scales.kept.shape[1]}>"
+            "(factors[side], block, factor);"
+        )
+        yield f"for (int k = 0; k < {FOUR}; ++k) four[k] *= factor[k];"
+        yield "};"
 
     def _rowwise(self, op: Rowwise) -> Iterator[str]:
         """A sweep over the channels per step, and one for the result."""
         steps, expr = without_kept(op, len(self.places))
         rows = {k: p for k, p in enumerate(self.places) if p.result is not None or p.pixels}
         for k, place in rows.items():
-            yield from self._taken(f"x{k}", place, self.channels)
+            yield from _taken(f"x{k}", place, self.channels)
         known = {k: f"x{k}" for k in rows}
         memory = {k: p for k, p in enumerate(self.places) if k not in rows}
         for number, step in enumerate(steps):
             yield from self._step(number, step, known, memory)
         used = {k: memory[k] for k in used_operands(expr) if k in memory}
-        yield from _each(self.channels, used, known, self._result(expr, [*known, *used]))
+        yield from self._each(used, known, self._result(expr, [*known, *used]))
 
     def _step(self, number: int, step: Step, known: dict[int, str], memory: dict[int, LinkOperand]) -> Iterator[str]:
         """`m<number>[side]`: the result of a reduction over the channels of a pixel."""
@@ -129,7 +153,7 @@ class LinkText:
         combine = f"brick::{COMBINE[step.combine]}<float>"
         yield f"float m{number}[brick::chain::SIDES] = {{{combine}::start(), {combine}::start()}};"
         body = [statements, f"if (k < n) m{number}[side] = {combine}::of(m{number}[side], {value});"]
-        yield from _each(self.channels, used, known, body)
+        yield from self._each(used, known, body)
         yield "#pragma unroll"
         yield f"{SIDES} {{"
         yield f"const float o0 = brick::chain::over_channels<{combine}>(m{number}[side]);"
@@ -155,48 +179,70 @@ class LinkText:
         """Names of the operands of an expression: of a norm those behind its inputs are results of its steps."""
         return [f"o{k}" if k < inputs else f"m{k - inputs}[side]" for k in range(count)]
 
-    def _taken(self, name: str, place: LinkOperand, channels: int) -> Iterator[str]:
-        """Declares `name`: the values of an operand that has pixels."""
-        if place.result is not None:
-            yield f"const auto& {name} = r{place.result};"
-            return
-        yield f"brick::chain::Values<{channels}> {name};"
-        yield "{"
-        yield f"const {ctype(place.kept.dtype)}* from[brick::chain::SIDES];"
-        yield "#pragma unroll"
-        yield f"{SIDES} {{"
-        yield "const int* const i = index[side];"
-        yield f"from[side] = {place.address()};"
-        yield "}"
-        yield f"brick::chain::take<{place.strides[1]}, {place.aligned}>({name}, from);"
-        yield "}"
+    def _each(
+        self,
+        memory: Mapping[int, LinkOperand],
+        known: Mapping[int, str],
+        body: Sequence[str],
+        biases: Sequence[tuple[LinkOperand, int]] = (),
+    ) -> Iterator[str]:
+        yield from _each(self.channels, self.width, memory, known, body, biases)
+
+
+def blocks(channels: int) -> int:
+    """Blocks of 16 channels."""
+    return -(-channels // 16)
+
+
+def _taken(name: str, place: LinkOperand, channels: int) -> Iterator[str]:
+    """Declares `name`: the values of an operand that has pixels."""
+    if place.result is not None:
+        yield f"const auto& {name} = r{place.result};"
+        return
+    yield f"brick::chain::Values<{channels}> {name};"
+    yield "{"
+    yield from _addresses("from", place)
+    yield f"brick::chain::take<{place.strides[1]}, {place.aligned}>({name}, from);"
+    yield "}"
+
+
+def _addresses(name: str, place: LinkOperand) -> Iterator[str]:
+    """Declares `name`: where channel 0 of the pixels of both sides lies."""
+    yield f"const {ctype(place.kept.dtype)}* {name}[brick::chain::SIDES];"
+    yield "#pragma unroll"
+    yield f"{SIDES} {{"
+    yield "const int* const i = index[side];"
+    yield f"{name}[side] = {place.address()};"
+    yield "}"
 
 
 def _each(
     channels: int,
+    width: int,
     memory: Mapping[int, LinkOperand],
     known: Mapping[int, str],
     body: Sequence[str],
     biases: Sequence[tuple[LinkOperand, int]] = (),
+    first: str = "first",
 ) -> Iterator[str]:
-    """A loop over all values of so many channels, with `o<k>` for operand k: in memory or a result, or `known` by the
-    name of its values, to which biases are added."""
+    """A loop over `width` of so many channels, from block `first` on, with `o<k>` for operand k: in memory or a result,
+    or `known` by the name of its values, to which biases are added."""
     results = {k: p for k, p in memory.items() if p.result is not None}
     loaded = {k: p for k, p in memory.items() if p.result is None}
     yield "#pragma unroll"
-    yield f"for (int block = 0; block < {-(-channels // 16)}; ++block) {{"
-    yield f"const int n = brick::chain::there<{channels}>(block);"
+    yield f"for (int block = 0; block < {blocks(width)}; ++block) {{"
+    yield f"const int n = brick::chain::there<{channels}>({first} + block);"
     yield "#pragma unroll"
     yield f"{SIDES} {{"
     yield "const int* const i = index[side];"
     for k, place in loaded.items():
-        yield from _fetched(f"a{k}", place, 0)
+        yield from _fetched(f"a{k}", place, 0, first)
     for part, (place, shift) in enumerate(biases):
-        yield from _fetched(f"b{part}", place, shift)
+        yield from _fetched(f"b{part}", place, shift, first)
     yield "#pragma unroll"
     yield f"for (int k = 0; k < {FOUR}; ++k) {{"
     yield from (f"const float o{k} = a{k}[k];" for k in loaded)
-    yield from (f"const float o{k} = r{p.result}.at(side, block * {FOUR} + k);" for k, p in results.items())
+    yield from (f"const float o{k} = {_value(p, first)};" for k, p in results.items())
     for part, (k, name) in enumerate(known.items()):
         bias = f" + b{part}[k]" if biases else ""
         yield f"const float o{k} = {name}.at(side, block * {FOUR} + k){bias};"
@@ -206,8 +252,13 @@ def _each(
     yield "}"
 
 
-def _fetched(name: str, place: LinkOperand, shift: int) -> Iterator[str]:
+def _fetched(name: str, place: LinkOperand, shift: int, first: str) -> Iterator[str]:
     """Declares `name`: four channels of an operand in memory at the pixel of a side."""
     yield f"float {name}[{FOUR}] = {{}};"
-    at = f"{place.address(shift)} + (long long)brick::chain::channel(block) * {place.strides[1]}"
+    at = f"{place.address(shift)} + (long long)brick::chain::channel({first} + block) * {place.strides[1]}"
     yield f"brick::fetch<{FOUR}, {place.strides[1]}, {place.aligned}>({at}, 0, n, {name});"
+
+
+def _value(place: LinkOperand, first: str) -> str:
+    """A value of an earlier link's result."""
+    return f"r{place.result}.at(side, ({first} + block) * {FOUR} + k)"

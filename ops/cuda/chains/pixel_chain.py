@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cuda.chains.link_text import FOUR, SIDES, LinkOperand, LinkText
+from brickrt.ops.cuda.chains.link_text import FOUR, SIDES, LinkOperand, LinkText, blocks
 from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.cuda.printing.epilogue import offset_text
@@ -20,6 +20,7 @@ from brickrt.ops.operators.chains.pixel_chain import PixelChain, has_pixels
 from brickrt.ops.operators.conv import Conv
 
 BLOCK = 16  # channels that tensor cores multiply together
+SLICE = 4  # blocks of columns, of all parts, that are summed at a time at the end of a chain
 
 
 @computes(PixelChain)
@@ -57,16 +58,31 @@ class PixelChainKernel(Kernel):
             "#pragma unroll",
             f"{SIDES} found[side] = {located};",
             *self._links(),
-            *self._store(),
             "}",
         )
 
     def _links(self) -> Iterator[str]:
-        """The text of all links, each with a name for its result."""
-        types = self.op.types([operand.type for operand in self.ins])
-        for j, link in enumerate(self.op.links):
-            places = tuple(self._place(k) for k in link.reads)
-            yield from LinkText(j, link.op, places, types[self.op.inputs + j], self._rounds(j)).lines()
+        """The text of all links, each with a name for its result, and of the store."""
+        yield "constexpr int first = 0;"
+        *most, last = [self._link(j) for j in range(len(self.op.links))]
+        for link in most:
+            yield from link.lines()
+        kept = any(place.result is not None for place in last.places[1:])
+        yield f"#pragma unroll {'' if kept else 1}"  # results in registers have places that are known
+        yield f"for (int first = 0; first < {blocks(last.channels)}; first += {blocks(last.width)}) {{"
+        yield from last.lines()
+        yield from self._store(last)
+        yield "}"
+
+    def _link(self, j: int) -> LinkText:
+        """Link number `j`; a product at the end is stored slice by slice."""
+        link, out = self.op.links[j], self.op.types([operand.type for operand in self.ins])[self.op.inputs + j]
+        places, width = tuple(self._place(k) for k in link.reads), out.shape[1]
+        if j == len(self.op.links) - 1 and isinstance(link.op, Conv):
+            most, whole = max(1, SLICE // link.op.gate_parts), blocks(width)
+            pieces = max(k for k in range(1, most + 1) if whole % k == 0)
+            width = width if pieces == whole else pieces * BLOCK
+        return LinkText(j, link.op, places, out, self._rounds(j), width)
 
     def _rounds(self, j: int) -> bool:
         """Whether the values of a result have to be rounded to its type: words of factors are anyway, and what is
@@ -84,17 +100,16 @@ class PixelChainKernel(Kernel):
         pixels = has_pixels(operand.type, self.out.shape)
         return LinkOperand(slot=1 + k, operand=operand, strides=_strides(operand, self.out.rank), pixels=pixels)
 
-    def _store(self) -> Iterator[str]:
-        """Stores the last result where the box has its channels."""
-        out, last = self.out, len(self.op.links) - 1
-        aligned = str(out.strides[1] == 1 and out.vector >= FOUR).lower()
-        step = out.strides[1]
+    def _store(self, last: LinkText) -> Iterator[str]:
+        """Stores channels of the last result where the box has them."""
+        out, step = self.out, self.out.strides[1]
+        aligned = str(step == 1 and out.vector >= FOUR).lower()
         yield "#pragma unroll"
         yield f"{SIDES} {{"
         yield "if (!found[side]) continue;"
         yield "const int* const i = index[side];"
         yield f"auto* const to = reinterpret_cast<{ctype(out.dtype)}*>(at[0]) + {offset_text(out.strides)};"
-        yield f"brick::chain::put_side<{step}, {aligned}>(s, r{last}, side, to);"
+        yield f"brick::chain::put_side<{step}, {aligned}, {out.shape[1]}>(s, r{last.j}, first, side, to);"
         yield "}"
 
 

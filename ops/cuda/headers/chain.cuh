@@ -52,27 +52,36 @@ template <int RANK> BRICK_DEVICE bool locate(const Step& s, int pixels, int m, i
     return found;
 }
 
-// Four channels of both sides, from these addresses of their first channels on.
+// Four channels of a side and block, from the address of channel 0 on; zeros beyond C.
+template <int STRIDE, bool ALIGNED, int C, class T>
+BRICK_DEVICE void take_four(const T* from, int block, float (&four)[FOUR]) {
+    const int n = there<C>(block);
+#pragma unroll
+    for (int k = 0; k < FOUR; ++k) four[k] = 0;
+    fetch<FOUR, STRIDE, ALIGNED>(from + channel(block) * STRIDE, 0, n, four);
+}
+
+// All channels of both sides.
 template <int STRIDE, bool ALIGNED, int C, class T>
 BRICK_DEVICE void take(Values<C>& v, const T* const (&from)[SIDES]) {
 #pragma unroll
     for (int block = 0; block < Values<C>::BLOCKS; ++block)
 #pragma unroll
         for (int side = 0; side < SIDES; ++side) {
-            float four[FOUR] = {};
-            fetch<FOUR, STRIDE, ALIGNED>(from[side] + channel(block) * STRIDE, 0, there<C>(block), four);
+            float four[FOUR];
+            take_four<STRIDE, ALIGNED, C>(from[side], block, four);
 #pragma unroll
-            for (int k = 0; k < FOUR; ++k) v.at(side, block * FOUR + k) = k < there<C>(block) ? four[k] : 0;
+            for (int k = 0; k < FOUR; ++k) v.at(side, block * FOUR + k) = four[k];
         }
 }
 
-// Stores the channels of one side that the box has, from this address of channel 0 on.
-template <int STRIDE, bool ALIGNED, int C, class T>
-BRICK_DEVICE void put_side(const Step& s, const Values<C>& v, int side, T* to) {
+// Stores those of C channels, from block `first` on, that the box has, of one side; `to` is the address of channel 0.
+template <int STRIDE, bool ALIGNED, int C, int N, class T>
+BRICK_DEVICE void put_side(const Step& s, const Values<N>& v, int first, int side, T* to) {
     const bool whole = s.lo[1] == 0 && s.hi[1] >= C;
 #pragma unroll
-    for (int block = 0; block < Values<C>::BLOCKS; ++block) {
-        const int c = channel(block), n = there<C>(block);
+    for (int block = 0; block < Values<N>::BLOCKS; ++block) {
+        const int c = channel(first + block), n = there<C>(first + block);
         float four[FOUR];
 #pragma unroll
         for (int k = 0; k < FOUR; ++k) four[k] = v.at(side, block * FOUR + k);
@@ -85,9 +94,11 @@ BRICK_DEVICE void put_side(const Step& s, const Values<C>& v, int side, T* to) {
     }
 }
 
-template <int C> BRICK_DEVICE void clear(Values<C>& v) {
+template <int C, int PARTS> BRICK_DEVICE void clear(Values<C> (&v)[PARTS]) {
 #pragma unroll
-    for (int k = 0; k < Values<C>::BLOCKS * 8; ++k) v.sum[k / 4][k % 4] = 0;
+    for (int part = 0; part < PARTS; ++part)
+#pragma unroll
+        for (int k = 0; k < Values<C>::BLOCKS * 8; ++k) v[part].sum[k / 4][k % 4] = 0;
 }
 
 // The words that tensor cores take of a block of channels, in steps of 8 words of the depth. The depth has channels in
@@ -116,25 +127,61 @@ template <> struct Factors<float> {
     }
 };
 
-// y += w x, for weights that lie as `PixelChainKernel.pack` has them: per block of x and of y, and step, a lane's words
-// of both tiles.
-template <class T, int K, int N> BRICK_DEVICE void multiply(Values<N>& y, const Values<K>& x, const void* weights) {
-    constexpr int STEPS = Factors<T>::STEPS;
-    const unsigned* const w = global(static_cast<const unsigned*>(weights)) + lane() * 4;
-    warp_sync();  // what lanes load of channels that are not all there may have made them diverge
+// Products of a block of channels with weights that lie as `PixelChainKernel.pack` has them: per part and block of the
+// depth, of which there are DEEP, per block of all columns, and per step, a lane's words of both tiles. `first` is the
+// first block of columns that is wanted.
+template <class T, int DEEP, int PARTS, int N>
+BRICK_DEVICE void multiply_block(
+    Values<N> (&y)[PARTS], const unsigned (&a)[Factors<T>::STEPS][4], const unsigned* w, int block, int first, int all) {
 #pragma unroll
-    for (int block = 0; block < Values<K>::BLOCKS; ++block) {
-        unsigned a[STEPS][4];
-        Factors<T>::words(x, block, a);
+    for (int part = 0; part < PARTS; ++part)
 #pragma unroll
         for (int to = 0; to < Values<N>::BLOCKS; ++to)
 #pragma unroll
-            for (int step = 0; step < STEPS; ++step) {
-                const auto b = load<4>(w + ((block * Values<N>::BLOCKS + to) * STEPS + step) * 4 * WARP);
-                const unsigned first[2] = {b.v[0], b.v[1]}, second[2] = {b.v[2], b.v[3]};
-                mma<T>(y.sum[to * 2], a[step], first);
-                mma<T>(y.sum[to * 2 + 1], a[step], second);
+            for (int step = 0; step < Factors<T>::STEPS; ++step) {
+                const int at = ((part * DEEP + block) * all + first + to) * Factors<T>::STEPS + step;
+                const auto b = load<4>(w + at * 4 * WARP);
+                const unsigned one[2] = {b.v[0], b.v[1]}, other[2] = {b.v[2], b.v[3]};
+                mma<T>(y[part].sum[to * 2], a[step], one);
+                mma<T>(y[part].sum[to * 2 + 1], a[step], other);
             }
+}
+BRICK_DEVICE const unsigned* lane_words(const void* weights) {
+    return global(static_cast<const unsigned*>(weights)) + lane() * 4;
+}
+
+// y += w x, for values in registers.
+template <class T, int K, int PARTS, int N>
+BRICK_DEVICE void multiply(Values<N> (&y)[PARTS], const Values<K>& x, const void* weights, int first, int all) {
+    warp_sync();  // what lanes load of channels that are not all there may have made them diverge
+#pragma unroll
+    for (int block = 0; block < Values<K>::BLOCKS; ++block) {
+        unsigned a[Factors<T>::STEPS][4];
+        Factors<T>::words(x, block, a);
+        multiply_block<T, Values<K>::BLOCKS>(y, a, lane_words(weights), block, first, all);
+    }
+}
+
+// The same for values in memory, which are taken block by block; `scale(side, block, four)` may change four of them.
+template <class T, int K, int STRIDE, bool ALIGNED, int PARTS, int N, class Scale>
+BRICK_DEVICE void multiply_from(
+    Values<N> (&y)[PARTS], const T* const (&from)[SIDES], const Scale& scale, const void* weights, int first, int all) {
+    constexpr int DEEP = Values<K>::BLOCKS;
+#pragma unroll(DEEP <= 4 ? DEEP : 2)
+    for (int block = 0; block < DEEP; ++block) {
+        Values<16> x;
+#pragma unroll
+        for (int side = 0; side < SIDES; ++side) {
+            float four[FOUR];
+            take_four<STRIDE, ALIGNED, K>(from[side], block, four);
+            scale(side, block, four);
+#pragma unroll
+            for (int k = 0; k < FOUR; ++k) x.at(side, k) = four[k];
+        }
+        unsigned a[Factors<T>::STEPS][4];
+        Factors<T>::words(x, 0, a);
+        warp_sync();
+        multiply_block<T, DEEP>(y, a, lane_words(weights), block, first, all);
     }
 }
 

@@ -47,6 +47,7 @@ OFF_BY_ONE = re.compile("test_dynamicquantizelinear.*")
 NEXT_TO_ZERO = re.compile("test_dft_inverse.*")
 RANDOM = re.compile("test_bernoulli.*")
 TOO_OLD = re.compile("test_not_[234]d")
+EXPANDED = re.compile(r"_expanded(_ver\d+)?$")
 BUILT = sorted(op for domain, op in _BUILDERS if domain == "")
 
 
@@ -74,10 +75,12 @@ def test_bodies_of_functions() -> None:
 
 
 def test_all_cases_through_specialization() -> None:
-    """What has no brick operators runs on the host. Models of opset 1 are refused; nobody can say what chance gives."""
-    everything = [case for group in cases().values() for case in group]
+    """What has no brick operators runs on the host. Models of opset 1 are refused; nobody can say what chance gives.
+    Functions that are written out are left to `test_bodies_of_functions`, and to tests/backend, which specializes them
+    as well."""
+    everything = [case for group in cases().values() for case in group if not EXPANDED.search(case.name)]
     selected = [case for case in everything if not RANDOM.match(case.name) and not TOO_OLD.match(case.name)]
-    assert len(selected) > 1800
+    assert len(selected) > 1300
     failures = [f"{case.name}: {problem}" for case in selected for problem in problems_of_model(case)]
     assert not failures, "\n".join(failures)
 

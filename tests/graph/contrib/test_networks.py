@@ -17,6 +17,7 @@ from tests.support.contrib.contributed import needs_an_exact_peer
 from tests.support.graphs.attention import FORMS, attention_network
 from tests.support.graphs.layered_models import kinds, layered_model, pictures
 from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
+from tests.support.zoo_networks import slim_model
 
 
 class Reader:
@@ -83,7 +84,7 @@ def fused(model: onnx.ModelProto, path: Path) -> onnx.ModelProto:
 
 
 NETWORKS = {
-    "vit": lambda: zoo.build("vit-s16", size=32),
+    "vit": lambda: slim_model("vit-s16", size=32),
     "unet": lambda: zoo.build("unet", size=16, levels=1),
     **{form: (lambda form=form: attention_network(form, (6, 5))) for form in FORMS},
 }

@@ -25,9 +25,11 @@ from brickrt.ops.operators.rowwise import Rowwise
 F32 = np.dtype(np.float32)
 HALVES = frozenset({np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)})
 MOST_LINKS = 8
-MOST_ALIVE, MOST_ALIVE_F32 = 256, 192
-"""Channels whose values a lane may have at a time, two bytes of registers each; of float32 factors, whose words are
-rounded apart."""
+MOST_ALIVE = 256
+"""Channels whose values are in registers at a time: a lane has half a register of each. A few may be spilled, which
+takes less than a chain more."""
+LEAST_SAVED = 1 / 3  # of the bytes that a chain moves: those that it saves; else it is in the way of fused bricks
+SLICE = 64  # channels, of all parts, of a product at the end, which is stored slice by slice
 
 
 def pixel_chains(graph: Graph, rounds_float32: bool) -> Graph:
@@ -114,10 +116,10 @@ class _ChainSearch:
             if not self.may_join[following] or not self._same_pixels(first, following):
                 break
             members.append(following)
-            if self._alive(members) > self._most(members):
+            if self._alive(members) > MOST_ALIVE:
                 break
             closed = all(set(members).issuperset(self._readers(m)) for m in members[:-1])
-            if closed and any(isinstance(self.graph.nodes[k].op, Conv) for k in members):
+            if closed and any(isinstance(self.graph.nodes[k].op, Conv) for k in members) and self._saves(members):
                 best = list(members)
         return best
 
@@ -138,23 +140,27 @@ class _ChainSearch:
         shapes = [self.graph.out(self.graph.nodes[k]).shape for k in (one, other)]
         return len({(shape[0], *shape[2:]) for shape in shapes}) == 1
 
-    def _most(self, members: Sequence[int]) -> int:
-        convs = (self.graph.nodes[k] for k in members if isinstance(self.graph.nodes[k].op, Conv))
-        return MOST_ALIVE_F32 if any(self.graph.ins(node)[0].dtype == F32 for node in convs) else MOST_ALIVE
+    def _saves(self, members: Sequence[int]) -> bool:
+        """Whether what is not written and read again is enough beside what is."""
+        nodes = [self.graph.nodes[k] for k in members]
+        results = [node.output for node in nodes]
+        read = {name for node in nodes for name in node.inputs} - self.graph.constants.keys() - set(results)
+        moved = sum(self.graph.types[name].nbytes for name in (*read, results[-1]))
+        kept = sum(self.graph.types[r].nbytes * (1 + len(self._readers(k))) for k, r in zip(members, results[:-1]))
+        return kept >= LEAST_SAVED * moved
 
     def _alive(self, members: Sequence[int]) -> int:
-        """The most channels whose values are in registers at a time: what a link reads, its sums, and results that
-        later ones read."""
+        """The most channels whose values are in registers at a time: those of a norm, sums of products, and results
+        that later links read. Products take values from memory piece by piece."""
         most = 0
         for place, k in enumerate(members):
-            node, later = self.graph.nodes[k], set(members[place + 1 :])
-            parts = node.op.gate_parts if isinstance(node.op, Conv) else 1
-            kept = [m for m in members[:place] if later.intersection(self._readers(m))]
-            names = {self.graph.nodes[m].output for m in kept}
-            whole = isinstance(node.op, Conv | Rowwise) and node.inputs[0] not in names
-            read = self._channels(node.inputs[0]) if whole else 0
-            held = sum(map(self._channels, names))
-            most = max(most, read + held + parts * self._channels(node.output))
+            node, readers = self.graph.nodes[k], set(members[place:])
+            parts = node.op.gate_parts if isinstance(node.op, Conv) else 0
+            kept = {self.graph.nodes[m].output for m in members[:place] if readers.intersection(self._readers(m))}
+            read = self._channels(node.inputs[0]) if isinstance(node.op, Rowwise) and node.inputs[0] not in kept else 0
+            held = sum(map(self._channels, kept))
+            own = max(parts, 1) * self._channels(node.output)
+            most = max(most, read + held + (min(own, SLICE) if k == members[-1] and parts else own))
         return most
 
     def _channels(self, name: str) -> int:

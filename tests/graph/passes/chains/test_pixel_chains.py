@@ -86,8 +86,9 @@ def test_a_chain_ends_where_others_read() -> None:
         (lambda b: conv(b, conv(b, "x"), stride=2), [["Conv"], ["Conv"]]),
         (lambda b: b.emit(Map(ADD), conv(b, "x"), "x"), [["Conv", "Map"]]),
         (lambda b: conv(b, conv(b, conv(b, "x"), size=3)), [["Conv"], ["Conv"], ["Conv"]]),
+        (lambda b: conv(b, conv(b, "x", columns=1), columns=16), [["Conv"], ["Conv"]]),
     ],
-    ids=["no product", "a window", "a stride", "a sum", "a window between"],
+    ids=["no product", "a window", "a stride", "a sum", "a window between", "little between"],
 )
 def test_what_joins(build, expected) -> None:
     assert chained(build) == expected
@@ -100,9 +101,9 @@ def test_registers_are_few(monkeypatch) -> None:
         return conv(b, conv(b, conv(b, conv(b, "x"), columns=16)), columns=16)
 
     assert chained(build) == [["Conv"] * 4]
-    monkeypatch.setattr(passes, "MOST_ALIVE_F32", 20)
+    monkeypatch.setattr(passes, "MOST_ALIVE", 20)
     assert chained(build) == [["Conv"], ["Conv"], ["Conv"], ["Conv"]]
-    monkeypatch.setattr(passes, "MOST_ALIVE_F32", 999)
+    monkeypatch.setattr(passes, "MOST_ALIVE", 999)
     monkeypatch.setattr(passes, "MOST_LINKS", 3)
     assert chained(build) == [["Conv"] * 3, ["Conv"]]
 
