@@ -3,8 +3,8 @@
     python -m bench.gpu.asks.parts [--networks resnet50,vit-s16] [--precisions fp32,fp16] [--variants layerwise,kernels]
 
 A part is what is launched together: a layer, or merged ones. Variants: `layerwise` with cuDNN where it computes a
-layer, `kernels` with brickrt's own kernels alone, `auto` as the model plans it, and `fused`, `padded`, `memoized`.
-Times are microseconds on the device.
+layer, `unchained` the same without chains of operators on pixels, `kernels` with brickrt's own kernels alone, `auto` as
+the model plans it, and `fused`, `padded`, `memoized`. Times are microseconds on the device.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from bench.gpu.support.programs import Programs
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cuda.program import CudaProgram
 
-VARIANTS = "layerwise", "kernels", "auto", "fused", "padded", "memoized"
+VARIANTS = "layerwise", "unchained", "kernels", "auto", "fused", "padded", "memoized"
 COLUMNS = "ops", "output", "strategy", "by", "bricks", "us", "modelled_us", "layers_modelled_us"
 
 
 def measure(name: str, size: int | None, precision: Any, variant: str, device: str) -> dict[str, Any]:
     """A row per part of one plan; the whole run's time, and the sum of the parts'."""
     library = variant not in ("kernels", "fused")
-    programs = Programs(engine(device, "graph", library), built(name, 1, size))
-    strategy: Any = "layerwise" if variant == "kernels" else variant
+    programs = Programs(engine(device, "graph", library), built(name, 1, size), variant != "unchained")
+    strategy: Any = "layerwise" if variant in ("kernels", "unchained") else variant
     program = programs.program(programs.plan(PlanOptions(strategy, precision=precision)))
     rows = [row(program, part) for part in program.launched_together]
     total = 1e6 * program.seconds()
@@ -69,7 +69,7 @@ def main() -> int:
     parser = options(__doc__)
     parser.add_argument("--networks", default="resnet50,vit-s16")
     parser.add_argument("--precisions", default="fp32,fp16")
-    parser.add_argument("--variants", default="layerwise,kernels,auto")
+    parser.add_argument("--variants", default="layerwise,unchained,kernels,auto")
     asked = parser.parse_args()
     return run(items(asked), asked)
 

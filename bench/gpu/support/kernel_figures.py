@@ -13,6 +13,7 @@ import brickrt.ops.cuda.all_kernels  # noqa: F401  (makes the kernels known)
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.passes.chains.gpu_graph import gpu_graph
+from brickrt.graph.passes.half_precision import to_half_precision
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.cuda.kernel import THREADS, Kernel
@@ -76,19 +77,21 @@ class ModelPrograms:
     """A model whose programs are asked for: read and folded once, in each precision once."""
 
     graph: Graph
+    chains: bool = True  # whether operators on pixels are joined
     _lowered: dict[str, Graph] = field(default_factory=dict)
 
     @staticmethod
-    def of(model: onnx.ModelProto) -> ModelPrograms:
+    def of(model: onnx.ModelProto, chains: bool = True) -> ModelPrograms:
         """The model specialized to the shapes of its inputs, which are all known."""
         source = load(model)
         types = {name: TensorType(_extents(i.shape), i.dtype) for name, i in source.inputs.items() if i.dtype}
-        return ModelPrograms(specialize(first_stage(source), types, {}).graph)
+        return ModelPrograms(specialize(first_stage(source), types, {}).graph, chains)
 
     def in_precision(self, precision: Precision) -> Graph:
         """The specialized graph in a precision."""
         if precision not in self._lowered:
-            self._lowered[precision] = gpu_graph(self.graph, precision)
+            lowered = gpu_graph if self.chains else to_half_precision
+            self._lowered[precision] = lowered(self.graph, precision)
         graph = self._lowered[precision]
         return replace(graph, constants=dict(graph.constants))  # which programs give up
 

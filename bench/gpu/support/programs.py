@@ -18,10 +18,11 @@ from brickrt.runtime.lowering.lower import lower
 
 
 class Programs:
-    """A model that has no nodes for the host; it is read and folded once."""
+    """A model that has no nodes for the host; it is read and folded once. Without `chains` no operators on pixels are
+    joined to one."""
 
-    def __init__(self, engine: Engine, model: onnx.ModelProto) -> None:
-        self.engine, self.network = engine, ModelPrograms.of(model)
+    def __init__(self, engine: Engine, model: onnx.ModelProto, chains: bool = True) -> None:
+        self.engine, self.network = engine, ModelPrograms.of(model, chains)
 
     def plan(self, how: PlanOptions, **more: Any) -> Plan:
         """A plan of the model; `more` is for `make_plan`."""
