@@ -43,11 +43,11 @@ template <class S> struct Depthwise {
     template <bool WHOLE> BRICK_DEVICE void weights(int part, int tap, int c, A (&v)[V]) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) v[k] = A(0);
-        const T* w = reinterpret_cast<const T*>(at[2]);
-        if constexpr (S::PACKED) {
-            w += (long long)((tap * S::CHANNELS + c) * S::PARTS + part) * S::OUTPUTS + channel;
-            fetch<V, 1, true>(w, 0, V, v);  // packed weights are as many as whole vectors
+        if constexpr (S::PACKED) {  // as sums are, and as many as whole vectors
+            const A* const w = reinterpret_cast<const A*>(at[2]);
+            fetch<V, 1, true>(w + ((tap * S::CHANNELS + c) * S::PARTS + part) * S::OUTPUTS + channel, 0, V, v);
         } else {
+            const T* w = reinterpret_cast<const T*>(at[2]);
             w += (part * S::OUT + channel) * S::w(0) + c * S::w(1);
 #pragma unroll
             for (int d = LAST; d >= 0; --d) {

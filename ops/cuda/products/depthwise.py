@@ -12,7 +12,7 @@ from brickrt.ops.cuda.kernel import THREADS
 from brickrt.ops.cuda.printing.epilogue import HEADERS, WIDEST
 from brickrt.ops.cuda.printing.functions import device_function
 from brickrt.ops.cuda.printing.traits import constants_text
-from brickrt.ops.cuda.printing.types import compute_ctype
+from brickrt.ops.cuda.printing.types import compute_ctype, is_half
 from brickrt.ops.cuda.products.conv_base import ConvBase
 from brickrt.ops.operators.conv import Conv
 
@@ -75,11 +75,13 @@ class DepthwiseConv(ConvBase):
         return -(-self.out.shape[1] // WIDEST) * WIDEST
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights [M, C/g, k…] → [taps, C/g, parts, channels], zeros for padding."""
+        """Weights [M, C/g, k…] → [taps, C/g, parts, channels], zeros for padding; of half types in float32, so that
+        they need not be converted for each pixel."""
         if i != 1:
             return np.ascontiguousarray(array)
         parts, outputs = self.op.gate_parts, self.out.shape[1]
-        full = np.zeros((math.prod(self.op.kernel), self.channels, parts, self.padded_outputs), array.dtype)
+        kept = np.dtype(np.float32) if is_half(array.dtype) else array.dtype
+        full = np.zeros((math.prod(self.op.kernel), self.channels, parts, self.padded_outputs), kept)
         full[..., :outputs] = array.reshape(parts, outputs, self.channels, -1).transpose(3, 2, 0, 1)
         return full
 
