@@ -38,7 +38,10 @@ LAUNCHES = (
 )
 VARIANTS = "layerwise,padded,memoized,fused"
 MERGED = ("bench.gpu.asks.brickdl", "--networks", SPEED, "--variants", VARIANTS, "--rounds", "5")
-PARTS = ("bench.gpu.asks.parts", "--networks", "nafnet:2048,resnet50", "--precisions", "fp16,fp32")
+PARTS = (
+    *("bench.gpu.asks.parts", "--networks", "nafnet:2048,resnet50", "--precisions", "fp16,tf32"),
+    *("--variants", "auto,unchained,kernels"),
+)
 SANITIZER = ("compute-sanitizer", "--error-exitcode", "9", "--tool")
 SHARDS = min(max((os.cpu_count() or 6) - 4, 6), 12)  # that check side by side: most of their time is the host's
 

@@ -59,6 +59,9 @@ BRICK_DEVICE void take_four(const T* from, int block, float (&four)[FOUR]) {
 #pragma unroll
     for (int k = 0; k < FOUR; ++k) four[k] = 0;
     fetch<FOUR, STRIDE, ALIGNED>(from + channel(block) * STRIDE, 0, n, four);
+#pragma unroll
+    for (int k = 0; k < FOUR; ++k)
+        if (STRIDE == 0 && k >= n) four[k] = 0;
 }
 
 // All channels of both sides.

@@ -124,3 +124,13 @@ def test_weights_are_all_there_once(dtype, columns, channels):
     packed = pack_weights(w)
     assert packed.size == -(-columns // 16) * -(-channels // 16) * 256
     assert sorted(packed[packed != 0].tolist()) == sorted(w.ravel().tolist())
+
+
+def test_one_channel():
+    """Infinity times a weight is infinite, also where the other fifteen channels of a block are not there."""
+    draft = ChainDraft(np.dtype(np.float16), (1, 3, 5))
+    draft.conv(draft.conv(draft.given(1), 1, 8), 8, 4)
+    draft.arrays[0][0, 0, 1, 2] = np.inf
+    found, wanted = run(draft).astype(np.float32), expected(draft.op, draft.arrays).astype(np.float32)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+    np.testing.assert_allclose(found, wanted, rtol=1e-2, atol=1e-2)
