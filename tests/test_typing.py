@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -11,7 +12,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("support") / "user_script.py"
 CHECKERS = {
-    "mypy": ["mypy", "--strict", "--python-executable", sys.executable],
+    "mypy": ["mypy", "--strict", "--cache-dir", os.devnull, "--python-executable", sys.executable],
     "basedpyright": ["basedpyright", "--level", "error", "--pythonpath", sys.executable],
 }
 CHANGES = {  # what a user may get wrong

@@ -98,7 +98,7 @@ def test_what_comes_after_an_error_that_ends_all_work_is_done_by_a_new_process(s
 
 def test_a_hanging_step_ends_at_its_limit_with_all_that_it_has_started(steps, tmp_path):
     began = time.monotonic()
-    code, found, _ = asked(steps, tmp_path, "fine,hangs,wrong", seconds=4.0)
+    code, found, _ = asked(steps, tmp_path, "fine,hangs,wrong", seconds=3.0)
     assert time.monotonic() - began < 30
     assert code == 0 and found == [("null", "fine 0"), ("no time", ["hangs 1", "wrong 2"])]
     assert "some: noise" in (tmp_path / "out" / "log.txt").read_text()

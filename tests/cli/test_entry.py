@@ -56,7 +56,7 @@ def test_streams_may_be_closed(models, tmp_path, closed):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="this system has no device that is always full")
-@pytest.mark.parametrize("words", [["zoo", "list"], ["--help"], ["plan", "--help"]], ids=" ".join)
+@pytest.mark.parametrize("words", [["zoo", "list"], ["plan", "--help"]], ids=" ".join)
 def test_a_full_disk_behind_standard_output(words):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*PROGRAM, *words], stdout=full, stderr=subprocess.PIPE, text=True, check=False)

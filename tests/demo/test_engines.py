@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from brickrt.demo import photo
 from brickrt.demo.engines import DemoPictures, EngineFigures, measure
 
 
-@pytest.mark.parametrize("engine", ["bricks", "layerwise", "onnxruntime"])
-def test_an_engine_is_measured_in_its_own_process(pictures, engine):
-    if engine == "onnxruntime":
-        pytest.importorskip("onnxruntime")
-    figures = measure(engine, DemoPictures(pictures[0], pictures[1], threads=1, runs=2))
+def test_an_engine_is_measured_in_its_own_process(pictures):
+    """All three are in tests/cli/commands/test_demo.py."""
+    figures = measure("bricks", DemoPictures(pictures[0], pictures[1], threads=1, runs=2))
     assert isinstance(figures, EngineFigures), figures
     assert 0 < figures.ms["min"] <= figures.ms["median"] <= figures.ms["max"]
     assert figures.peak_bytes is None or 2**20 < figures.peak_bytes < 2**30

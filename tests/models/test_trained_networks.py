@@ -88,21 +88,16 @@ def assert_close(actual: np.ndarray, expected: np.ndarray) -> None:
 
 
 def test_text_is_found_and_read():
+    """Found in shared bricks, with the same bits for any number of threads, and read as the plan has it."""
     finder, reader = network("ch_PP-OCRv4_det_infer.onnx"), network("ch_PP-OCRv4_rec_infer.onnx")
-    found = only_output(brickrt.Runtime(finder, device="cpu"), to_find())
+    found, again = (
+        only_output(brickrt.Runtime(finder, device="cpu", strategy="memoized", brick=16, threads=n), to_find())
+        for n in (1, 2)
+    )
+    np.testing.assert_array_equal(found, again)
     assert_close(found, by_onnxruntime(finder, to_find()))
     line = to_read(drawn(TEXT).crop(box(found[0, 0])))
     scores = only_output(brickrt.Runtime(reader, device="cpu"), line)
     assert_close(scores, by_onnxruntime(reader, line))
     metadata = {entry.key: entry.value for entry in onnx.load(reader).metadata_props}
     assert decoded(scores[0], [*metadata["character"].split("\n"), " "]) == TEXT
-
-
-def test_threads_agree_on_shared_bricks():
-    finder = network("ch_PP-OCRv4_det_infer.onnx")
-    alone, together = (
-        only_output(brickrt.Runtime(finder, device="cpu", strategy="memoized", brick=16, threads=n), to_find())
-        for n in (1, 2)
-    )
-    np.testing.assert_array_equal(alone, together)
-    assert_close(alone, by_onnxruntime(finder, to_find()))

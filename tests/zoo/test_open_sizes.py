@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from brickrt import Runtime, zoo
+from tests.support.graphs.onnx_models import by_onnxruntime
 from tests.support.zoo_networks import Size, slim_model
 
 FIXED = {"swin-t", "vgg16", "vit-s16"}
@@ -38,9 +39,13 @@ def test_weights_for_one_size_leave_none_open(name):
 
 @pytest.mark.parametrize(("name", "size"), ASKING)
 def test_an_open_network_computes_what_one_of_the_size_does(name, size):
-    """With the batch open too."""
+    """With the batch open too, and by another number of threads."""
     opened, fixed = slim_model(name, batch=0, size=0), slim_model(name, size=size)
     onnx.checker.check_model(opened, full_check=True)
     feeds = zoo.feeds(fixed)
-    found = [Runtime(model, device="cpu", threads=1).execute(feeds)["y"] for model in (opened, fixed)]
-    np.testing.assert_array_equal(*found)
+    found = [Runtime(opened, device="cpu", threads=1), Runtime(fixed, device="cpu", threads=3)]
+    results = [runtime.execute(feeds)["y"] for runtime in found]
+    np.testing.assert_array_equal(*results)
+    want = by_onnxruntime(fixed, feeds)["y"]
+    assert results[0].shape == want.shape and results[0].dtype == want.dtype
+    np.testing.assert_allclose(results[0], want, rtol=0, atol=1e-4 * np.abs(want).max())

@@ -86,6 +86,13 @@ def products() -> dict[str, onnx.ModelProto]:
         "conv depthwise, multiplier": conv((1, 12, 17, 17), (24, 1, 3, 3), pads=[1] * 4, group=12),
         "conv 1-d": conv((2, 20, 101), (30, 20, 5), pads=[2, 2]),
         "conv 3-d": conv((1, 12, 9, 14, 15), (16, 12, 3, 3, 3), pads=[1] * 6),
+        "chain of pixels": chain(
+            (2, 24, 13, 15),
+            ("Conv", [values((40, 24, 1, 1), 7) / np.float32(5), values((40,), 8)], {}),
+            ("Softmax", [], {"axis": 1}),
+            ("Conv", [values((20, 40, 1, 1), 9), values((20,), 10)], {}),
+            ("Relu", [], {}),
+        ),
         "conv transposed 2x2": conv((1, 32, 13, 14), (32, 24, 2, 2), op="ConvTranspose", strides=[2, 2]),
         "conv transposed 4x4": conv((1, 16, 11, 9), (16, 8, 4, 4), op="ConvTranspose", strides=[2, 2], pads=[1] * 4),
         "conv transposed, grouped": conv((1, 8, 7, 9), (8, 4, 3, 3), op="ConvTranspose", group=2, pads=[1] * 4),

@@ -15,7 +15,7 @@ from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.operand import row_major
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import Boxes, TensorType
 
 LEAST_PIXELS = 32  # fewer rows of a product are not worth a convolution where cuDNN has the product
 SEVERAL_PARTS = "its product has several parts"
@@ -85,6 +85,8 @@ def _conv(
         raise Unfit(f"{len(op.kernel)} spatial dimensions")
     if ins[0].strides[1] != 1 or out.strides[1] != 1:
         raise Unfit("channels are not innermost")
+    if op.region(0, Boxes.whole(out.shape), [operand.type for operand in ins], out.type).some_empty:
+        raise Unfit("it reads nothing but padding")  # and so does not wait for what writes the input
     lie = [dense(ins[1].type, "last") if k == 1 and packed[1] else operand for k, operand in enumerate(ins)]
     channel = [op.bias and k == 2 for k in range(len(ins))]
     tensors = [_image(out), *(_spread(o, out.rank) if c else _image(o, out.rank) for o, c in zip(lie, channel))]

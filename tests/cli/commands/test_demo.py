@@ -34,6 +34,8 @@ def test_everything_is_written_and_told(call, tmp_path):
     assert {*report["engines"], *report["missing"]} == {"bricks", "layerwise", "onnxruntime"}
     for figures in report["engines"].values():
         assert figures["psnr"] == pytest.approx(report["psnr"]["after"], abs=0.01)
+        assert 0 < figures["ms"]["min"] <= figures["ms"]["median"] <= figures["ms"]["max"]
+        assert figures["peak_bytes"] is None or 2**20 < figures["peak_bytes"] < 2**30
     assert Image.open(out / "before.png").size == Image.open(out / "after.png").size == (256, 256)
     page = (out / "report.html").read_text()
     assert "256×256" in page and "block3.depth" in page

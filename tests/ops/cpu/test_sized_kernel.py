@@ -201,6 +201,11 @@ def test_copies_of_images_in_blocks_run_the_code_of_others(n):
     check(Reorder("blocked"), [y], out_block=LANES)
 
 
+def of_channels(count: int, *sides: int) -> dict:
+    """Boxes of all channels, and of all but the first block: those that cut rows have kernels of their own."""
+    return {"boxes": [Boxes.one((0, lo, 0, 0), (1, count, *sides)) for lo in (0, LANES)], "scratch": False}
+
+
 @pytest.mark.parametrize("c", [2 * LANES, 3 * LANES, 4 * LANES, 5 * LANES + 3, 9 * LANES + 1])
 def test_channels_run_the_code_of_others(c):
     """Weights, biases and operands of an epilogue too; blocks that are partial, and tiles of blocks that are."""
@@ -209,15 +214,17 @@ def test_channels_run_the_code_of_others(c):
     w = (rng.standard_normal((c + LANES, c, 3, 3)) / c).astype(np.float32)
     bias, single = w[:, 0, 0, 0].copy(), w[:c, :1].copy()
     same, flat = ((1, 1), (1, 1)), ((0, 0), (0, 0))
-    given = {"blocks": [LANES, 1, 1], "out_block": LANES, "packed": [False, True, True]}
+    layout = {"blocks": [LANES, 1, 1], "out_block": LANES, "packed": [False, True, True]}
+    given, fewer = layout | of_channels(c + LANES, 11, 23), layout | of_channels(c, 6, 23)
     conv = Conv((3, 3), (1, 1), (1, 1), *same, 1, True, relu)
     check(conv, [x, w, bias], kernel_cls=WinogradMaker(4), rtol=1e-4, atol=1e-4, **given)
     check(conv, [x, w, bias], kernel_cls=ConvKernel, **given)
-    check(Conv((3, 3), (2, 1), (1, 1), *same, c, True, relu), [x, single, bias[:c]], **given)
+    check(Conv((3, 3), (2, 1), (1, 1), *same, c, True, relu), [x, single, bias[:c]], **fewer)
     pointwise = Conv((1, 1), (1, 1), (1, 1), *flat, 1, True, relu)
     check(pointwise, [x, w[:, :, :1, :1], bias], kernel_cls=ConvKernel, **given)
     check(pointwise, [x, w[:, :, :1, :1], bias], kernel_cls=StrassenKernel, rtol=1e-4, atol=1e-4, **given)
-    check(Pool("average", (3, 3), (1, 2), (1, 1), *same), [x], blocks=[LANES], out_block=LANES)
+    pool = Pool("average", (3, 3), (1, 2), (1, 1), *same)
+    check(pool, [x], blocks=[LANES], out_block=LANES, **of_channels(c, 11, 12))
 
 
 @pytest.mark.parametrize("n", [18, 37, 200])

@@ -21,6 +21,9 @@ PLENTY = 2**60
 IMAGES = ((2**15, 2**14), (2**20, 2**18))  # rows and columns: 2^31 and 2^40 elements of four channels
 VOLUMES = ((2**11, 2**10, 2**8), (2**14, 2**12, 2**12))
 NAMES = ("strided", "dilated", "padded", "joined", "resized", "normed", "pooled", "linear attention", "of channels")
+# of each kind of layer an image and a volume of 2^40, and in turns an image or a volume of 2^31
+CASES = [(name, extents[1]) for name in NAMES for extents in (IMAGES, VOLUMES)]
+CASES += [(name, (IMAGES, VOLUMES)[k % 2][0]) for k, name in enumerate(NAMES)]
 
 
 def weights(**shapes: tuple[int, ...]) -> dict[str, np.ndarray]:
@@ -81,21 +84,20 @@ def least(planner: StreamPlanner) -> int:
     return refused.value.least.memory.total
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("extents", [*IMAGES, *VOLUMES], ids=str)
+@pytest.mark.parametrize(("name", "extents"), CASES, ids=str)
 def test_the_least_that_a_refusal_names_is_enough(name: str, extents: tuple[int, ...]) -> None:
+    """And the boxes of bands lie in their tensors, of which there are few."""
     planner = planned(name, *extents)
     enough = least(planner)
     assert 180 * MIB < chosen(planner, enough).memory.total <= enough
     for one in chosen(planner, PLENTY).plan.sweeps:
         offsets, end = persistent_offsets(one.storage)
         assert min(offsets.values()) >= 0 and max(offsets.values()) < end
+    check_boxes(planner, extents)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("extents", [*IMAGES, *VOLUMES], ids=str)
-def test_boxes_lie_in_their_tensors_and_are_few(name: str, extents: tuple[int, ...]) -> None:
-    planner = planned(name, *extents)
+def check_boxes(planner: StreamPlanner, extents: tuple[int, ...]) -> None:
+    """Few bands are looked at, and what they read and write lies in its tensor."""
     graph, rows = planner.plan.graph, 2 * min(64, extents[0] // 64)
     for sweep in planner.stream_plan(rows, sample=True).sweeps:
         schedule = sweep.schedule

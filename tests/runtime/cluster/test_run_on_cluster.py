@@ -249,20 +249,18 @@ def test_spilled_tensors_are_files_that_all_workers_see(cases, client, tmp_path:
     assert not case.run(client, tmp_path / "z.zarr", spill="never").plan.spilled
 
 
-@pytest.mark.parametrize("torn", [False, True])
-def test_a_run_with_spills_goes_on(cases, client, tmp_path: Path, fast_disk, monkeypatch, torn: bool):
-    """It reads what an earlier one spilled; what is torn is done again."""
+def test_a_run_with_spills_goes_on(cases, client, tmp_path: Path, fast_disk, monkeypatch):
+    """It reads what an earlier one spilled; what is torn, and nothing else, is done again."""
     case, local = cases["nafnet"]
     found = interrupted(case, client, tmp_path / "y.zarr", 6, tmp_path / "mark")
     monkeypatch.undo()  # a run that goes on measures no disk
     (scratch,) = tmp_path.glob("*.brickrt-scratch")
     largest = max(scratch.iterdir(), key=lambda path: path.stat().st_size)
-    if torn:
-        data = bytearray(largest.read_bytes())
-        data[100] ^= 1
-        largest.write_bytes(data)
+    data = bytearray(largest.read_bytes())
+    data[100] ^= 1
+    largest.write_bytes(data)
     report = case.run(client, tmp_path / "y.zarr", resume=True)
     assert report.plan.spilled and digest(tmp_path / "y.zarr") == local
     again = Counter(report.begun) - Counter(range(report.blocks))
-    assert sum(again[number] for number in found) == torn
+    assert sum(again[number] for number in found) == 1
     assert not scratch.exists()

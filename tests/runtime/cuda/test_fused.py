@@ -30,16 +30,17 @@ pytestmark = needs_compiler
 ALONE = {"ViewKernel", "PartialReduceKernel"}  # the latter in the test of partial sums
 
 
-def kernels(model, precision="fp32", brick=4):
+def kernels(model, precision="fp32", brick=4, chains=True):
     """Those of a model's fused bricks."""
-    graph = ModelPrograms.of(model).in_precision(precision)
+    graph = ModelPrograms.of(model, chains).in_precision(precision)
     return kernels_of(lower(make_plan(graph, SMALL, PlanOptions("fused", brick, precision=precision)).verify()))
 
 
 def test_every_family_is_in_the_models_below():
-    """Reorders and transposed copies stand alone."""
+    """Reorders and transposed copies stand alone; chains are on tensor cores."""
     known = {kind for kind in leaves(Kernel) if kind.__module__.startswith("brickrt.")}
-    seen = {type(kernel) for model in (images(), rows()) for kernel in kernels(model)}
+    found = [*kernels(images()), *kernels(rows()), *kernels(images(), "fp16")]
+    seen = {type(kernel) for kernel in found}
     assert {kind.__name__ for kind in known - seen} == ALONE
 
 
@@ -49,7 +50,7 @@ def leaves(kind):
 
 
 def test_some_products_read_their_first_factor_in_place():
-    found = kernels(images(), "fp16") + kernels(rows(), "tf32")
+    found = kernels(images(), "fp16", chains=False) + kernels(rows(), "tf32")
     products = [k for k in found if isinstance(k, ConvBase | MatMulKernel) and k.ins[0].shared]
     assert {type(k).__name__ for k in products} == {"ProductConv", "TransposedConv", "MatMulKernel"}
     assert all(k.core.in_place and k.shared <= FUSED_IN_PLACE for k in products)

@@ -220,7 +220,7 @@ def test_nothing_is_measured_where_runs_are_checked(callbacks, monkeypatch, caps
 
 def test_a_runtime_measures_what_nothing_was_asked_of(monkeypatch):
     """Once for a network; not where a strategy is asked for."""
-    driver, measured = HostDriver(), []
+    driver, measured = HostDriver(flags=("-O0",)), []
     engine = engine_on(driver)
 
     def tune(threads, progress):

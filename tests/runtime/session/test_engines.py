@@ -52,13 +52,12 @@ def check_stats(runtime: Runtime) -> None:
 
 # ---- cpu
 
+# Each network in one strategy, and one of them in all: conformer, MobileViT and DeepCAM run with `auto` in
+# tests/zoo/test_open_sizes.py, MobileNetV2 layer by layer below.
 RUNS = [
     ("bert", "memoized", 4),
     ("bsrn", "padded", 4),
-    ("conformer", "auto", None),
-    ("mobilenetv2", "layerwise", None),
     ("mobilenetv2", "memoized", 4),
-    ("mobilevit-s", "auto", None),
     ("nafnet", "layerwise", None),
     ("nafnet", "padded", 4),
     ("nafnet", "memoized", 4),
@@ -66,11 +65,9 @@ RUNS = [
     ("resnet34-3d", "padded", 4),
     ("restormer", "padded", 4),
     ("swin-t", "memoized", 4),
-    ("unet", "memoized", 4),
     ("unet", "padded", 8),
     ("unet3d", "memoized", 4),
     ("vit-s16", "padded", 4),
-    ("vit-s16", "memoized", 4),
 ]
 
 
@@ -137,7 +134,7 @@ def test_random_graphs(graph, strategy, brick, band, isa):
             np.testing.assert_allclose(array, want[name], rtol=0, atol=1e-4 * max(1, np.abs(want[name]).max()))
 
 
-@pytest.mark.parametrize("name", ["bert", "mobilevit-s", "nafnet"])
+@pytest.mark.parametrize("name", ["bert", "nafnet"])
 def test_unfused(name):
     """Each function is an operator of its own: there are more of them, and they compute the same."""
     result, runtime = run(name, device="cpu", rules="unfused", threads=2)

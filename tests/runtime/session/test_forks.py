@@ -63,15 +63,14 @@ done = threading.Event()
 threads = [threading.Thread(target=work) for _ in range(2)]
 [thread.start() for thread in threads]
 try:
-    for k in range(10):
-        done.wait(0.002 * k)
+    for k in range(5):
+        done.wait(0.004 * k)
         check(child_of(same))
 finally:
     done.set()
     [thread.join() for thread in threads]
 assert same()
 """
-IDLE = "check(child_of(same))\nassert same()"
 GRANDCHILD = "check(child_of(lambda: same() and (check(child_of(same)) or same())))\nassert same()"
 COMPILING = """
 for k in range(2):
@@ -101,7 +100,7 @@ sys.exit(0) if observer.child == 0 else check(observer.child)
 """
 
 
-@pytest.mark.parametrize("case", ["RUNNING", "IDLE", "GRANDCHILD", "COMPILING", "WATCHED"])
+@pytest.mark.parametrize("case", ["RUNNING", "GRANDCHILD", "COMPILING", "WATCHED"])
 def test_children_compute_the_same(case, tmp_path):
     """In fresh interpreters: a fork of this one would have its threads' locks. Nothing is kept from other tests: what
     plans would be imported late, maybe by another thread while this one forks, where plans are known."""

@@ -48,7 +48,7 @@ def test_type_checkers_find_the_types():
 
 
 def test_a_model_comes_as_a_path_as_bytes_or_as_a_message(tmp_path):
-    model = zoo.build("nafnet", size=32)
+    model = zoo.build("nafnet", size=32, width=8, blocks=2)
     path: Path = tmp_path / "model.onnx"
     path.write_bytes(model.SerializeToString())
     for given in (path, str(path), path.read_bytes(), model):
@@ -58,7 +58,7 @@ def test_a_model_comes_as_a_path_as_bytes_or_as_a_message(tmp_path):
 
 def test_a_runtime_is_a_context_manager():
     x = np.zeros((1, 3, 32, 32), np.float32)
-    with brickrt.Runtime(zoo.build("nafnet", size=32), threads=1) as rt:
+    with brickrt.Runtime(zoo.build("nafnet", size=32, width=8, blocks=2), threads=1) as rt:
         rt.execute({"x": x})
         program = weakref.ref(rt.plan.programs[0])
         known = rt.plan.peak_bytes, rt.plan.projected_bytes, rt.stats.level_bytes
@@ -66,7 +66,7 @@ def test_a_runtime_is_a_context_manager():
     assert program() is None
     assert (rt.plan.peak_bytes, rt.plan.projected_bytes, rt.stats.level_bytes) == known and min(known[:2]) > 0
     assert rt.stats.tasks > 0 and rt.plan.plans
-    with pytest.raises(BrickError), brickrt.Runtime(zoo.build("nafnet", size=32)) as rt:
+    with pytest.raises(BrickError), brickrt.Runtime(zoo.build("nafnet", size=32, width=8, blocks=2)) as rt:
         rt.execute({})
     for call in (rt.execute, rt.prepare, rt.execute_many):
         with pytest.raises(BrickError, match=r"the runtime of 'nafnet' is closed: make another one"):

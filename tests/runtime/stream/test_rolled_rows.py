@@ -44,26 +44,26 @@ def rolled(extents: tuple[int, int], shift: int, times: int) -> onnx.ModelProto:
     return model(nodes, [tensor("x", (1, 3, *extents))], **values)
 
 
-def check(network: onnx.ModelProto, rows: int, strips: int, threads: int) -> None:
+def check(network: onnx.ModelProto, rows: int, strips: int, threads: int, saved: float) -> None:
     inputs = random_inputs(network)
     wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=threads).execute(inputs)["y"]
     planner = planner_of(plan_of(network, threads=threads))
-    for saved in (0.0, 2.0):
-        found = run_stream(planner.stream_plan(rows, (strips,), saved=saved), inputs, threads)["y"]
-        np.testing.assert_array_equal(found, wanted)
+    found = run_stream(planner.stream_plan(rows, (strips,), saved=saved), inputs, threads)["y"]
+    np.testing.assert_array_equal(found, wanted)
 
 
 @settings(max_examples=8, deadline=None, derandomize=True)
 @given(
-    extents=st.tuples(st.integers(33, 90), st.integers(9, 40)),
+    extents=st.tuples(st.integers(33, 60), st.integers(9, 40)),
     shift=st.integers(1, 8),
     times=st.integers(1, 2),
     rows=st.sampled_from([1, 4, 7, 16]),
     strips=st.integers(1, 2),
     threads=st.integers(1, 2),
+    saved=st.sampled_from([0.0, 2.0]),
 )
-def test_bits_are_those_of_the_network_run_whole(extents, shift, times, rows, strips, threads) -> None:
-    check(rolled(extents, shift, times), rows, strips, threads)
+def test_bits_are_those_of_the_network_run_whole(extents, shift, times, rows, strips, threads, saved) -> None:
+    check(rolled(extents, shift, times), rows, strips, threads, saved)
 
 
 def test_each_roll_there_and_back_takes_one_pass_more_and_keeps_few_rows() -> None:
@@ -82,8 +82,8 @@ def test_bands_in_the_middle_are_alike(rows: int) -> None:
         assert len(np.unique(one.like)) < 16
 
 
-@pytest.mark.parametrize(("rows", "strips"), [(5, 1), (16, 2)])
-def test_edges_padded_by_the_opposite_ones(rows: int, strips: int) -> None:
+@pytest.mark.parametrize(("rows", "strips", "saved"), [(5, 1, 0.0), (16, 2, 2.0)])
+def test_edges_padded_by_the_opposite_ones(rows: int, strips: int, saved: float) -> None:
     """As a circular padding is exported."""
     part = {"z": [0], "three": [3], "end": [-2], "far": [2**40], "two": [2]}
     nodes = [
@@ -99,4 +99,4 @@ def test_edges_padded_by_the_opposite_ones(rows: int, strips: int) -> None:
     floats = {name: value.astype(np.float32) for name, value in values.items()}
     network = model(nodes, [tensor("x", (1, 3, 70, 23))], **floats, **ints)
     assert planner_of(plan_of(network)).network.swept.passes == 2
-    check(network, rows, strips, 2)
+    check(network, rows, strips, 2, saved)

@@ -156,7 +156,7 @@ def test_cuts_are_read_as_they_were_written(cut):
 def test_twelve_pools(disk, tmp_path):
     """All passes together run fewer layers, and the bits are the same."""
     disk()
-    model = zoo.build("nafnet", size=64, blocks=12).SerializeToString()
+    model = zoo.build("nafnet", size=64, width=8, blocks=12).SerializeToString()
     auto, never = stream(tmp_path / "y.npy", model).plan, stream(tmp_path / "z.npy", model, spill="never").plan
     units = [sum(len(one.schedule.units) for one in plan.sweeps) for plan in (auto, never)]
     assert units[0] < units[1] and auto.swept.passes > 5

@@ -112,9 +112,16 @@ def test_decisions_are_made_of_blended_values(decision, tmp_path):
     assert np.mean(made == wanted) > 0.999
 
 
-@pytest.mark.parametrize("decision", [Decision(), Decision(argmax=1)], ids=["values", "classes"])
-@pytest.mark.parametrize("name", ["y.npy", "y.zarr"])
-@pytest.mark.parametrize("images", [1, 2])
+@pytest.mark.parametrize(  # each pair of them
+    ("images", "name", "decision"),
+    [
+        (1, "y.npy", Decision()),
+        (1, "y.zarr", Decision(argmax=1)),
+        (2, "y.npy", Decision(argmax=1)),
+        (2, "y.zarr", Decision()),
+    ],
+    ids=str,
+)
 def test_a_run_that_was_ended_goes_on_to_the_same_bytes(images, name, decision, tmp_path):
     pytest.importorskip("zarr")
     given, out = image(70, 40, images=images), {"y": tmp_path / name}

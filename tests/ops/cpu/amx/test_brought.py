@@ -8,7 +8,7 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
@@ -77,24 +77,30 @@ def compare(given, boxes=None, op=None, packed=None, scratch=False):
 
 
 @needs_tiles
-@pytest.mark.parametrize("scratch", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    ("name", "kind", "scratch"),
+    [(name, kind, (i + k) % 2 == 1) for i, name in enumerate(CASES) for k, kind in enumerate(KINDS)],
+)
 def test_products_of_computed_matrices(name, kind, scratch):
-    """Scratch has the columns of the box alone."""
-    compare(drawn(kind, *CASES[name]), scratch=scratch)
+    """Scratch has the columns of the box alone; any two of shapes, kind and scratch meet in all combinations."""
+    given = drawn(kind, *CASES[name])
+    whole, empty, part, *_ = random_boxes(evaluate_whole(MatMul(), given).shape, 3, 1)
+    boxes = [whole, empty, part]  # each shape of scratch is a kernel, and those of float32 take longest to compile
+    compare(given, [part] if scratch else boxes[:2] if kind == "float32" else boxes, scratch=scratch)
 
 
 @needs_tiles
-@pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=10, deadline=None)
-@given(st.integers(1, 70), st.integers(1, 150), st.integers(1, 90))
+@given(st.sampled_from(KINDS), st.integers(1, 70), st.integers(1, 150), st.integers(1, 90))
+@example("float32", 35, 77, 41)
+@example("bfloat16", 67, 33, 18)
+@example("uint8", 18, 131, 83)
 def test_any_size(kind, rows, depth, columns):
     compare(drawn(kind, (2, rows, depth), (2, depth, columns), rows))
 
 
 @needs_tiles
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.integers(1, 70), st.integers(1, 150), st.integers(1, 90), st.booleans())
 def test_matrices_of_half_weights(rows, depth, columns, bias):
     given = half_weights((2, rows, depth), (depth, columns), bias=columns if bias else None, seed=rows)

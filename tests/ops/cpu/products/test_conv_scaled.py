@@ -14,7 +14,6 @@ from tests.support.cpu.conv_cases import ConvCase, by_bricks, conv, middle
 from tests.support.cpu.harness import AVX2, HOST, check
 
 F32 = np.dtype(np.float32)
-ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 SUM = apply("add", arg(0, F32), arg(1, F32))
 
 CASES = {
@@ -40,9 +39,11 @@ def prepared(case: ConvCase, lanes: int, each: bool, blocked: bool, packed: bool
     return replace(case.op, channel_scaled=True, epilogue=SUM), arrays, blocks, constant
 
 
-@pytest.mark.parametrize("packed", [True, False])
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("name", CASES)
+# any two of shape, instruction set and packing meet in all combinations
+@pytest.mark.parametrize(
+    ("name", "isa", "packed"),
+    [(name, isa, (i + k) % 2 == 0) for i, name in enumerate(CASES) for k, isa in enumerate((HOST, AVX2))],
+)
 def test_boxes(name, isa, packed):
     case = CASES[name]
     op, arrays, blocks, constant = prepared(case, isa.lanes, packed, packed, packed)

@@ -17,11 +17,10 @@ from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import ConvCase, check_bricks, check_conv, conv, transposed
-from tests.support.cpu.harness import AVX2, HOST, ZEN4, check
+from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, random_boxes
 
 F32 = np.dtype(np.float32)
 SETS = {"avx512": HOST, "zen4": ZEN4, "avx2": AVX2}
-ISAS = [pytest.param(isa, id=name) for name, isa in SETS.items()]
 
 CASES = {
     "1x1 to 1": ConvCase(conv((1, 1), bias=True), (32, 3, 7), 1, n=2),
@@ -36,11 +35,17 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("isa", SETS)
-@pytest.mark.parametrize("name", CASES)
+def two_sets_of_each(names):
+    """Names with two of three instruction sets, by turns."""
+    return [(name, isa) for i, name in enumerate(names) for k, isa in enumerate(SETS) if (i + k) % 3]
+
+
+# eight outputs fill half a vector, which is a way of its own on Zen 4
+@pytest.mark.parametrize(("name", "isa"), [*two_sets_of_each(CASES), ("1x1 to 8", "zen4")])
 def test_boxes(name, isa):
-    """Results are blocked and plain by turns, over cases and instruction sets."""
-    plain_out = (list(CASES).index(name) + list(SETS).index(isa)) % 2 == 1
+    """Results are blocked and plain by turns: of each case, and on each instruction set."""
+    i, k = list(CASES).index(name), list(SETS).index(isa)
+    plain_out = (i + k + (i % 3 == 2 and k == 2)) % 2 == 1
     check_conv(replace(CASES[name], plain_out=plain_out), SETS[isa])
 
 
@@ -54,10 +59,9 @@ RAGGED = {
 }
 
 
-@pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("name", RAGGED)
+@pytest.mark.parametrize(("name", "isa"), two_sets_of_each(RAGGED))
 def test_last_block_of_several(name, isa):
-    check_conv(RAGGED[name], isa)
+    check_conv(RAGGED[name], SETS[isa])
 
 
 @pytest.mark.parametrize("edge", [1, 2, 3])
@@ -98,7 +102,8 @@ def test_epilogue_on_folded_outputs(plain_out):
     arrays = [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
     block = 1 if plain_out else lanes
     blocks, packed = [lanes, 1, block, block], [False, True, False, True]
-    check(op, arrays, HOST, blocks=blocks, out_block=block, packed=packed, rtol=1e-4, atol=1e-4)
+    boxes = [*random_boxes((1, 3, 5, 21), 0), Boxes.one((0, 0, 1, 2), (1, 3, 4, 19))]
+    check(op, arrays, HOST, blocks=blocks, out_block=block, packed=packed, boxes=boxes, rtol=1e-4, atol=1e-4)
 
 
 def test_how_many_channels_share_a_vector():

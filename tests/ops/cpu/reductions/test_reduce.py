@@ -48,18 +48,26 @@ def test_plain_shapes(shape, axes):
     check(Reduce("sum", axes, True), [data(*shape)], AVX2, atol=1e-5)
 
 
-@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["avx512", "avx2"])
-@pytest.mark.parametrize("channels", [1, 16, 37])
-@pytest.mark.parametrize("axes", [(2, 3), (3,), (2,), (0, 2, 3)])
+def by_turns(axes):
+    """Axes, channels and instruction sets, of which any two meet in all combinations."""
+    rows = [
+        pytest.param(
+            each, channels, (HOST, AVX2)[(i + k) % 2], id=f"{each}-{channels}-{('avx512', 'avx2')[(i + k) % 2]}"
+        )
+        for i, each in enumerate(axes)
+        for k, channels in enumerate((1, 16, 37))
+    ]
+    return pytest.mark.parametrize(("axes", "channels", "isa"), rows)
+
+
+@by_turns([(2, 3), (3,), (2,), (0, 2, 3)])
 def test_blocked_over_space(axes, channels, isa):
     x = data(2, channels, 5, 9)
     check(Reduce("sum", axes, True), [x], isa, blocks=[isa.lanes], out_block=isa.lanes, atol=1e-5)
     check(Reduce("max", axes, False), [x], isa, blocks=[isa.lanes])
 
 
-@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["avx512", "avx2"])
-@pytest.mark.parametrize("channels", [1, 16, 37])
-@pytest.mark.parametrize("axes", [(1,), (1, 3), (1, 2, 3), (0, 1), (0, 1, 2, 3)])
+@by_turns([(1,), (1, 3), (1, 2, 3), (0, 1), (0, 1, 2, 3)])
 def test_blocked_over_channels(axes, channels, isa):
     x = data(2, channels, 5, 41)
     check(Reduce("sum", axes, True), [x], isa, blocks=[isa.lanes], atol=1e-5)
@@ -81,15 +89,14 @@ def test_a_blocked_output_that_cannot_be_is_refused():
 
 
 TYPES, WAYS = ("float64", "float16", "int64", "int32", "uint8", "int8"), ("sum", "prod", "max", "min")
-PLAIN, BLOCKED = (((1,), 1), ((3,), 1)), (((2, 3), 16), ((1,), 16))
+PLACES = (((1,), 1), ((2, 3), 16), ((3,), 1), ((1,), 16))  # axes, and the block of the input
 
 
 @pytest.mark.parametrize("dtype", TYPES)
 @pytest.mark.parametrize("how", WAYS)
-@pytest.mark.parametrize("places", [PLAIN, BLOCKED], ids=["plain", "blocked"])
-def test_dtypes(places, how, dtype):
-    """Axes by turns: each type and each way meets all of them."""
-    axes, block = places[(TYPES.index(dtype) + WAYS.index(how)) % 2]
+def test_dtypes(how, dtype):
+    """Axes and blocks by turns: each type and each way meets all of them."""
+    axes, block = PLACES[(TYPES.index(dtype) + WAYS.index(how)) % 4]
     rng = np.random.default_rng(0)
     x = rng.integers(-3 if dtype[0] != "u" else 1, 3, (2, 19, 3, 21)).astype(dtype)
     if dtype[0] == "f":
@@ -132,10 +139,16 @@ def test_pre_and_post(blocks):
     check(variance(), [data(2, 37, 5, 41), data(2, 1, 5, 41, seed=1)], blocks=blocks)
 
 
-@pytest.mark.parametrize("shape", [(37, 1, 1), (41,), (), (2, 37, 1, 41), (1, 37, 5, 1)])
-@pytest.mark.parametrize("axes", [(1,), (2, 3), (3,)])
-@pytest.mark.parametrize("block", [1, 16])
+@pytest.mark.parametrize(
+    ("shape", "axes", "block"),
+    [
+        (shape, axes, (16, 1)[(i + k) % 2])
+        for i, shape in enumerate([(37, 1, 1), (41,), (), (2, 37, 1, 41), (1, 37, 5, 1)])
+        for k, axes in enumerate([(1,), (2, 3), (3,)])
+    ],
+)
 def test_pre_with_operands_that_broadcast(shape, axes, block):
+    """Any two of the three parameters meet in all combinations."""
     op = Reduce("sum", axes, True, apply("mul", arg(0, F32), arg(1, F32)))
     blocked = len(shape) == 4
     check(op, [data(2, 37, 5, 41), data(*shape, seed=1)], blocks=[block, block if blocked else 1], atol=1e-5)

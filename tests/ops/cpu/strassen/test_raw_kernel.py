@@ -42,9 +42,13 @@ def sample(rows, depth, columns, seed=0):
     return x.astype(np.float32), w.astype(np.float16)
 
 
-@ISAS
-@settings(max_examples=6, deadline=None)
-@given(st.integers(1, 70), st.sampled_from([1, 17, 64, 100, 256]), st.sampled_from([1, 31, 64, 130]))
+@settings(max_examples=8, deadline=None)
+@given(
+    st.sampled_from([HOST, AVX2]),
+    st.integers(1, 70),
+    st.sampled_from([1, 17, 64, 100, 256]),
+    st.sampled_from([1, 31, 64, 130]),
+)
 def test_bits_are_those_of_stored_sums(isa, rows, depth, columns):
     x, w = sample(rows, depth, columns)
     raw, stored = both(MatMul(), x, w, isa)

@@ -50,12 +50,17 @@ def sample(*shapes):
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
+def whole_and_part(shape):
+    """All, and a box that cuts every dimension it can: by each other one, further kernels are compiled."""
+    return [Boxes.whole(shape), Boxes.one([e // 3 for e in shape], [max(e - e // 4, 1) for e in shape])]
+
+
 def check_product(op, arrays, isa, kernel, **how):
     """All inputs but the first are constants, except those of the epilogue."""
     want = evaluate_whole(op, arrays)
     constants = 2 + op.bias
     packed = [0 < i < constants for i in range(len(arrays))]
-    how = {"rtol": 0, "atol": ERROR * np.abs(want).max()} | how
+    how = {"rtol": 0, "atol": ERROR * np.abs(want).max(), "boxes": whole_and_part(want.shape)} | how
     check(op, arrays, isa, packed=packed, expected=want, kernel_cls=kernel, **how)
 
 
@@ -92,8 +97,16 @@ def test_what_fits():
     assert not fits(MatMul(), (2, 64, 3))
 
 
-@pytest.mark.parametrize("kernel", KERNELS)
-@pytest.mark.parametrize("shape", [(3, 5, 64), (2, 1, 5, 64), (1, 3, 5, 64)], ids=str)
+@pytest.mark.parametrize(
+    ("shape", "kernel"),
+    [
+        ((3, 5, 64), StrassenKernel),
+        ((3, 5, 64), TwoLevelStrassenKernel),
+        ((2, 1, 5, 64), StrassenKernel),
+        ((1, 3, 5, 64), TwoLevelStrassenKernel),
+    ],
+    ids=str,
+)
 def test_batches(shape, kernel):
     check_product(MatMul(), sample(shape, (64, 40)), AVX2, kernel)
 
@@ -211,10 +224,11 @@ def point(rank=2, strides=(), bias=False):
     ],
 )
 def test_pointwise_convolutions(case, isa, kernel):
-    """The whole, and a part: in the whole tensor on AVX2, else alone in memory."""
+    """The whole, and of several images and of many channels a part, for which another kernel is compiled: in the whole
+    tensor on AVX2, else alone in memory."""
     shape = case.op.infer([TensorType(a.shape, a.dtype) for a in case.arrays()]).shape
-    whole, part = Boxes.whole(shape), middle(shape, isa.lanes)
-    boxes, parts = ([whole, part], []) if isa is AVX2 else ([whole], [part])
+    whole, some = Boxes.whole(shape), [middle(shape, isa.lanes)] if case.n > 1 or case.x[0] > 64 else []
+    boxes, parts = ([whole, *some], []) if isa is AVX2 else ([whole], some)
     check_pixels(case, isa, kernel, boxes=boxes, parts=parts)
 
 
@@ -232,7 +246,8 @@ def test_pointwise_convolution_with_an_epilogue(extents, expr, depth, kernel):
     """Any two of shape, epilogue and depth meet in all combinations."""
     case = ConvCase(point(bias=True), (depth, *extents), 104, n=2)
     op = dataclasses.replace(case.op, epilogue=expr)
-    check_pixels(case, AVX2, kernel, op, sample((2, 104, *extents)) if expr is SUM else ())
+    boxes = [Boxes.whole((2, 104, *extents)), middle((2, 104, *extents), AVX2.lanes)]
+    check_pixels(case, AVX2, kernel, op, sample((2, 104, *extents)) if expr is SUM else (), boxes=boxes)
 
 
 @pytest.mark.parametrize("brick", [(1, 500, 2, 9), (2, 64, 5, 4), (2, 24, 5, 9)])

@@ -68,7 +68,7 @@ def test_an_outlier_changes_only_what_reads_it(kind):
     shape, kernel, dilations, pads, pads_end, edge, strides = SOME[kind]
     op = conv(pads, pads_end, kernel=kernel, dilations=dilations, strides=strides)
     given = arrays(*shape, kernel=kernel)
-    for value, place in zip(VALUES * 2, places(given[0].shape, 2 * len(VALUES)), strict=True):
+    for value, place in zip(VALUES, places(given[0].shape, len(VALUES)), strict=True):
         check_outlier(op, given, edge, HOST, value, place)
 
 
@@ -95,9 +95,9 @@ def test_an_outlier_in_a_plain_input(kind):
         check_outlier(op, given, edge, HOST, value, place, plain=True)
 
 
-@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["host", "avx2"])
-@pytest.mark.parametrize("value", VALUES)
+@pytest.mark.parametrize(("value", "isa"), [(value, (HOST, AVX2)[k % 2]) for k, value in enumerate(VALUES)])
 def test_an_outlier_at_every_pixel_of_a_tile(value, isa):
+    """On either instruction set there are values that are finite, and others."""
     op, given = conv(), arrays(1, 20, 16, 9, 10)
     for y, x in np.ndindex(7, 7):
         check_outlier(op, given, 4, isa, value, (0, (3 * y + x) % 20, y + 1, x + 2))
@@ -168,7 +168,7 @@ def test_outliers_all_over_a_plain_input(kind):
     pads = tuple(k // 2 * d for k, d in zip(kernel, dilations, strict=True))
     op = conv(pads, pads, kernel=kernel, strides=strides, dilations=dilations)
     given = arrays(*shape, kernel=kernel)
-    for place in places(given[0].shape, 24, seed=5):
+    for place in places(given[0].shape, 12, seed=5):
         check_outlier(op, given, edge, HOST, np.nan, place, plain=True)
 
 

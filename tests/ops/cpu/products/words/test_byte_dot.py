@@ -90,7 +90,9 @@ def test_matrix_products(way, shape, columns):
     a = rng.integers(0, 256, shape).astype(np.uint8)
     b = rng.integers(-128, 128, (shape[-1], columns)).astype(np.int8)
     bias = rng.integers(-999, 999, columns).astype(np.int32)
-    check(MatMul(bias=True), [a, b, bias], ISAS[way], packed=[False, True, True])
+    whole = *shape[:-1], columns
+    part = Boxes.one([e // 3 for e in whole], [max(e - e // 4, 1) for e in whole])
+    check(MatMul(bias=True), [a, b, bias], ISAS[way], packed=[False, True, True], boxes=[Boxes.whole(whole), part])
 
 
 def test_sums_are_exact():
