@@ -26,6 +26,7 @@ from brickrt.ops.operators.move import Concat, Reorder, Take
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.types import Boxes, TensorType
+from tests.support.cpu.conv_cases import middle
 from tests.support.cpu.harness import HOST, check, run_kernel
 
 F32 = np.dtype(np.float32)
@@ -201,13 +202,20 @@ def test_copies_of_images_in_blocks_run_the_code_of_others(n):
     check(Reorder("blocked"), [y], out_block=LANES)
 
 
-def of_channels(count: int, *sides: int) -> dict:
-    """Boxes of all channels, and of all but the first block: those that cut rows have kernels of their own."""
-    return {"boxes": [Boxes.one((0, lo, 0, 0), (1, count, *sides)) for lo in (0, LANES)], "scratch": False}
+def of_channels(count: int, *sides: int, cut: bool) -> dict:
+    """Boxes of all channels, and of all but the first block; if `cut`, of none, of a part of one row and of parts
+    of more rows as well, which have kernels of their own."""
+    boxes = [Boxes.one((0, lo, 0, 0), (1, count, *sides)) for lo in (0, LANES)]
+    rows = Boxes.one((0, 0, 2, 3), (1, count, 3, 9))
+    more = [Boxes.one((0,) * 4, (0,) * 4), rows, middle((1, count, *sides), LANES)] if cut else []
+    return {"boxes": [*boxes, *more], "scratch": False}
 
 
-@pytest.mark.parametrize("c", [2 * LANES, 3 * LANES, 4 * LANES, 5 * LANES + 3, 9 * LANES + 1])
-def test_channels_run_the_code_of_others(c):
+@pytest.mark.parametrize(
+    ("c", "cut"),
+    [(2 * LANES, True), *((c, False) for c in (3 * LANES, 4 * LANES, 5 * LANES + 3, 9 * LANES + 1))],
+)
+def test_channels_run_the_code_of_others(c, cut):
     """Weights, biases and operands of an epilogue too; blocks that are partial, and tiles of blocks that are."""
     rng, relu = np.random.default_rng(c), apply("max", arg(0, F32), const(0, F32))
     x = rng.standard_normal((1, c, 11, 23)).astype(np.float32)
@@ -215,7 +223,7 @@ def test_channels_run_the_code_of_others(c):
     bias, single = w[:, 0, 0, 0].copy(), w[:c, :1].copy()
     same, flat = ((1, 1), (1, 1)), ((0, 0), (0, 0))
     layout = {"blocks": [LANES, 1, 1], "out_block": LANES, "packed": [False, True, True]}
-    given, fewer = layout | of_channels(c + LANES, 11, 23), layout | of_channels(c, 6, 23)
+    given, fewer = layout | of_channels(c + LANES, 11, 23, cut=cut), layout | of_channels(c, 6, 23, cut=cut)
     conv = Conv((3, 3), (1, 1), (1, 1), *same, 1, True, relu)
     check(conv, [x, w, bias], kernel_cls=WinogradMaker(4), rtol=1e-4, atol=1e-4, **given)
     check(conv, [x, w, bias], kernel_cls=ConvKernel, **given)
@@ -224,7 +232,7 @@ def test_channels_run_the_code_of_others(c):
     check(pointwise, [x, w[:, :, :1, :1], bias], kernel_cls=ConvKernel, **given)
     check(pointwise, [x, w[:, :, :1, :1], bias], kernel_cls=StrassenKernel, rtol=1e-4, atol=1e-4, **given)
     pool = Pool("average", (3, 3), (1, 2), (1, 1), *same)
-    check(pool, [x], blocks=[LANES], out_block=LANES, **of_channels(c, 11, 12))
+    check(pool, [x], blocks=[LANES], out_block=LANES, **of_channels(c, 11, 12, cut=cut))
 
 
 @pytest.mark.parametrize("n", [18, 37, 200])
