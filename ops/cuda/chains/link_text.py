@@ -121,7 +121,12 @@ class LinkText:
         if scales is None:
             yield "const auto scale = [](int, int, float (&)[4]) {};"
             return
-        assert scales.result is None
+        if scales.result is not None:  # of images of one pixel
+            factor = f"r{scales.result}.at(side, block * {FOUR} + k)"
+            yield "const auto scale = [&](int side, int block, float (&four)[4]) {"
+            yield f"for (int k = 0; k < {FOUR}; ++k) four[k] *= {factor};"
+            yield "};"
+            return
         yield from _addresses("factors", scales)
         yield "const auto scale = [&](int side, int block, float (&four)[4]) {"
         yield "float factor[4];"

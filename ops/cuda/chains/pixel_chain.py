@@ -131,7 +131,7 @@ def pack_weights(w: np.ndarray) -> np.ndarray:
     steps, words, elements = (1, 2, 2) if half else (2, 2, 1)
     # of a lane: by its place among four, step, word and element
     depth = np.arange(4).reshape(steps, words, elements) + 4 * t[:, None, None, None]
-    blocks = full.reshape(-1, BLOCK, full.shape[1] // BLOCK, BLOCK).transpose(2, 0, 1, 3)  # [channels, columns, n, k]
-    found = blocks[:, :, column[:, :, None, None, None, None], depth]  # [.., g, tile, t, step, word, element]
+    pieces = full.reshape(-1, BLOCK, full.shape[1] // BLOCK, BLOCK).transpose(2, 0, 1, 3)  # [channels, columns, n, k]
+    found = pieces[:, :, column[:, :, None, None, None, None], depth]  # [.., g, tile, t, step, word, element]
     packed = found.transpose(0, 1, 5, 2, 4, 3, 6, 7)
     return np.ascontiguousarray(packed).reshape(-1) if half else as_tf32(packed).reshape(-1)

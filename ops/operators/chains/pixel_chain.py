@@ -52,6 +52,13 @@ def _fits(kind: TensorType, out: TensorType) -> bool:
     return has_pixels(kind, out.shape) or (kind.rank in (0, out.rank - 1, out.rank) and all(e == 1 for e in pixels))
 
 
+def keeps_channels(op: Op, place: int, kind: TensorType, out: TensorType) -> bool:
+    """Whether an operator with output `out` reads each channel of input `place` for that channel of its output, or for
+    a product."""
+    factor = isinstance(op, Conv) and (place == 0 or (op.channel_scaled and place == op.main - 1))
+    return factor or kind.shape[1] == out.shape[1]
+
+
 def has_pixels(kind: TensorType, shape: Shape) -> bool:
     """Whether a tensor has a value for each pixel of an output of this shape."""
     return kind.rank == len(shape) and (kind.shape[0], *kind.shape[2:]) == (shape[0], *shape[2:])
@@ -80,6 +87,9 @@ class PixelChain(Op):
         for link, kind in zip(self.links, found[self.inputs :], strict=True):
             if not is_pixelwise(link.op, [found[k] for k in link.reads], kind) or not has_pixels(found[-1], kind.shape):
                 raise ValueError(f"PixelChain: {link.op.name} of {kind} does not compute pixels of {found[-1]}")
+            inner = [(place, found[k]) for place, k in enumerate(link.reads) if k >= self.inputs]
+            if not all(keeps_channels(link.op, place, t, kind) for place, t in inner):
+                raise ValueError(f"PixelChain: {link.op.name} of {kind} repeats the channels of a result")
         return found[-1]
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:

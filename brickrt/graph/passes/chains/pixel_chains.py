@@ -18,7 +18,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.rewriter import origins
-from brickrt.ops.operators.chains.pixel_chain import Link, PixelChain, is_pixelwise
+from brickrt.ops.operators.chains.pixel_chain import Link, PixelChain, has_pixels, is_pixelwise, keeps_channels
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.rowwise import Rowwise
 
@@ -113,7 +113,7 @@ class _ChainSearch:
         while len(members) < MOST_LINKS and self._goes_on(members):
             readers = {k for m in members for k in self._readers(m)} - set(members)
             following = min(k for k in readers if k > members[-1])
-            if not self.may_join[following] or not self._same_pixels(first, following):
+            if not self.may_join[following] or not self._same_pixels(members, following):
                 break
             members.append(following)
             if self._alive(members) > MOST_ALIVE:
@@ -136,9 +136,15 @@ class _ChainSearch:
         name = self.graph.nodes[k].output
         return (*self.graph.consumers.get(name, ()), *((-1,) if name in self.graph.outputs else ()))
 
-    def _same_pixels(self, one: int, other: int) -> bool:
-        shapes = [self.graph.out(self.graph.nodes[k]).shape for k in (one, other)]
-        return len({(shape[0], *shape[2:]) for shape in shapes}) == 1
+    def _same_pixels(self, members: Sequence[int], following: int) -> bool:
+        """Whether a node has the pixels of the members, and all channels of what it reads of them."""
+        graph, node = self.graph, self.graph.nodes[following]
+        results = {graph.nodes[k].output: graph.out(graph.nodes[k]) for k in members}
+        read = [(place, results[name]) for place, name in enumerate(node.inputs) if name in results]
+        out = graph.out(node)
+        return has_pixels(next(iter(results.values())), out.shape) and all(
+            keeps_channels(node.op, place, kind, out) for place, kind in read
+        )
 
     def _saves(self, members: Sequence[int]) -> bool:
         """Whether what is not written and read again is enough beside what is."""

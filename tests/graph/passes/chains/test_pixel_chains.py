@@ -94,6 +94,16 @@ def test_what_joins(build, expected) -> None:
     assert chained(build) == expected
 
 
+def test_a_result_of_one_channel_is_not_repeated() -> None:
+    """As attention gates have it: one value a pixel scales all channels. Lanes have channels of their own."""
+
+    def build(b: Builder) -> str:
+        gate = b.emit(HALVE, conv(b, conv(b, "x"), columns=1))
+        return conv(b, b.emit(Map(apply("mul", arg(0, F32), arg(1, F32))), "x", gate))
+
+    assert chained(build) == [["Conv", "Conv", "Map"], ["Map", "Conv"]]
+
+
 def test_registers_are_few(monkeypatch) -> None:
     """Channels that are alive at a time, and links, are bounded; what is beyond begins a chain of its own."""
 

@@ -126,6 +126,16 @@ def test_weights_are_all_there_once(dtype, columns, channels):
     assert sorted(packed[packed != 0].tolist()) == sorted(w.ravel().tolist())
 
 
+@pytest.mark.parametrize("before", [False, True])
+def test_scales_that_a_link_computes(before):
+    """Images of one pixel: factors of channels are a result as well, of a factor in registers or in memory."""
+    draft = ChainDraft(np.dtype(np.float16), (5, 1, 1))
+    x = draft.given(20)
+    scales = draft.conv(draft.given(8), 8, 20)
+    draft.conv(draft.norm(x, 20) if before else x, 20, 12, scales=scales)
+    check(draft)
+
+
 def test_one_channel():
     """Infinity times a weight is infinite, also where the other fifteen channels of a block are not there."""
     draft = ChainDraft(np.dtype(np.float16), (1, 3, 5))

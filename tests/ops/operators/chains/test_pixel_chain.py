@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from brickrt.ops.base import Slab, crop, evaluate_whole
+from brickrt.ops.expr import apply, arg
 from brickrt.ops.operators.chains.pixel_chain import Link, PixelChain
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cuda.cases.chain_cases import ChainDraft, first_half, second_half
@@ -65,5 +67,9 @@ def test_what_is_no_chain_is_refused() -> None:
     pool = Pool("max", (1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
     with pytest.raises(ValueError, match="PixelChain: Pool of"):
         PixelChain((Link(pool, (0,)),), 1).infer([x])
+    one, product = TensorType((1, 8, 1, 1), np.dtype(np.float32)), Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
+    scaled = Map(apply("mul", arg(0, x.dtype), arg(1, x.dtype)))
+    with pytest.raises(ValueError, match="repeats the channels of a result"):
+        PixelChain((Link(product, (0, 1)), Link(scaled, (0, 2))), 2).infer([x, one])
     with pytest.raises(ValueError, match="1 inputs and 0 links"):
         PixelChain((), 1).infer([x])
