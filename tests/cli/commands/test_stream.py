@@ -17,8 +17,10 @@ import zarr
 from brickrt.cli.commands import stream
 from brickrt.cli.inputs import large_files, parse
 from brickrt.graph.errors import BrickError
+from brickrt.plan.stream.choose_bands import MIB
 from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.stream import spill_planning
+from brickrt.runtime.stream.stream_planning import STEP
 from tests.runtime.stream.helpers import pixels, pools, two_layers
 from tests.support.cli_models import told
 from tests.support.graphs.attention import attention_network
@@ -224,14 +226,20 @@ def test_plan_says_how_it_would_run(call, files):
     assert call("plan", "m.onnx", "--max-memory", "64GiB", "--html", "p.html").code == 2
 
 
-def test_plan_and_run_name_the_same_least_memory(files):
-    """In processes of their own, as on a command line."""
-    plan = [sys.executable, "-m", "brickrt", "plan", "m.onnx", "--max-memory", "1MiB"]
-    run = [sys.executable, "-m", "brickrt", *RUN, "y.npy", "--max-memory", "1MiB"]
-    planned, refused = (
-        subprocess.run(words, cwd=files, capture_output=True, text=True).stderr for words in (plan, run)
-    )
-    assert planned == refused and re.search(r"raise --max-memory to \d+MiB\n$", refused)
+def test_plan_and_run_name_a_least_memory_that_is_enough(files):
+    """In processes of their own, as on a command line. What a process takes is rounded up, so that of two that differ
+    by a few pages one may name a step more; the next run takes either."""
+
+    def said(*words: str) -> subprocess.CompletedProcess:
+        words = (sys.executable, "-m", "brickrt", *words)
+        return subprocess.run(words, cwd=files, capture_output=True, text=True)
+
+    plan, run = (said(*words, "--max-memory", "1MiB").stderr for words in (("plan", "m.onnx"), (*RUN, "y.npy")))
+    assert re.sub(r"\d+", "N", plan) == re.sub(r"\d+", "N", run)
+    least = [int(found[1]) for text in (plan, run) if (found := re.search(r"raise --max-memory to (\d+)MiB\n$", text))]
+    assert len(least) == 2 and abs(least[0] - least[1]) in (0, STEP // MIB)
+    done = said(*RUN, "y.npy", "--max-memory", f"{min(least)}MiB")
+    assert done.returncode == 0, done.stderr
 
 
 def test_what_is_spilled_is_said(call, files, monkeypatch):
