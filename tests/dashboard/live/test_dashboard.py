@@ -250,7 +250,7 @@ from brickrt.cli.terminal.interrupts import interruptible
 
 class Press:
     def began(self, tasks, rows):
-        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     def ended(self, tasks, events):
         raise SystemExit("the run came to its end")
     def hosted(self, *node):

@@ -25,7 +25,7 @@ def test_the_demo_shows_its_runs_live(tmp_path):
 
 
 def test_ctrl_c_on_the_dashboard_leaves_nothing(tmp_path):
-    terminal = demo(tmp_path, "--size", "256", "--runs", "100000")
+    terminal = demo(tmp_path, "--size", "2048")
     assert terminal.read(60, terminal.shows("tasks/s"))
     terminal.type(b"\x03")
     assert terminal.end() == 130 and os.listdir(tmp_path) == []

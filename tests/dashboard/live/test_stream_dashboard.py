@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     (place / "m.onnx").write_bytes(zoo.build("nafnet", size=EDGE).SerializeToString())
     (place / "w.onnx").write_bytes(layers())
     np.save(place / "x.npy", np.zeros((1, 3, EDGE, EDGE), np.float32))
-    np.save(place / "w.npy", image(900, 1600))
+    np.save(place / "w.npy", image(1600, 1600))
     return place
 
 
