@@ -18,7 +18,8 @@ from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.rowwise import Rowwise, Step
 from brickrt.ops.types import TensorType
 
-FOUR = 4  # channels that a lane has together
+BLOCK = 16  # channels that tensor cores multiply together
+FOUR = 4  # of these, that a lane has together
 SIDES = "for (int side = 0; side < brick::chain::SIDES; ++side)"
 
 
@@ -176,7 +177,7 @@ class LinkText:
         statements, value = print_expr(expr, self._names(inputs + steps, inputs))
         if self.rounds and is_half(self.out.dtype):
             value = f"(float)({ctype(self.out.dtype)})({value})"
-        if self.channels % 16:
+        if self.channels % BLOCK:
             value = f"k < n ? {value} : 0.0f"
         return [statements, f"r{self.j}.at(side, block * {FOUR} + k) = {value};"]
 
@@ -195,8 +196,8 @@ class LinkText:
 
 
 def blocks(channels: int) -> int:
-    """Blocks of 16 channels."""
-    return -(-channels // 16)
+    """Blocks of so many channels."""
+    return -(-channels // BLOCK)
 
 
 def _taken(name: str, place: LinkOperand, channels: int) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cuda.chains.link_text import FOUR, SIDES, LinkOperand, LinkText, blocks
+from brickrt.ops.cuda.chains.link_text import BLOCK, FOUR, SIDES, LinkOperand, LinkText, blocks
 from brickrt.ops.cuda.kernel import Kernel, computes
 from brickrt.ops.cuda.operand import Operand, dense
 from brickrt.ops.cuda.printing.epilogue import offset_text
@@ -18,8 +18,8 @@ from brickrt.ops.cuda.printing.types import ctype, is_half
 from brickrt.ops.cuda.products.block_tile import as_tf32
 from brickrt.ops.operators.chains.pixel_chain import PixelChain, has_pixels
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.types import TensorType
 
-BLOCK = 16  # channels that tensor cores multiply together
 SLICE = 4  # blocks of columns, of all parts, that are summed at a time at the end of a chain
 
 
@@ -35,6 +35,11 @@ class PixelChainKernel(Kernel):
         """Inputs that are weights, and in how many parts each."""
         convs = ((link.op, link.reads[1]) for link in self.op.links if isinstance(link.op, Conv))
         return {k: op.gate_parts for op, k in convs}
+
+    @cached_property
+    def results(self) -> list[TensorType]:
+        """Types of the links' results."""
+        return self.op.types([operand.type for operand in self.ins])[self.op.inputs :]
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Weights as tensor cores take them, part by part; all else without gaps."""
@@ -76,7 +81,7 @@ class PixelChainKernel(Kernel):
 
     def _link(self, j: int) -> LinkText:
         """Link number `j`; a product at the end is stored slice by slice."""
-        link, out = self.op.links[j], self.op.types([operand.type for operand in self.ins])[self.op.inputs + j]
+        link, out = self.op.links[j], self.results[j]
         places, width = tuple(self._place(k) for k in link.reads), out.shape[1]
         if j == len(self.op.links) - 1 and isinstance(link.op, Conv):
             most, whole = max(1, SLICE // link.op.gate_parts), blocks(width)
@@ -124,7 +129,7 @@ def pack_weights(w: np.ndarray) -> np.ndarray:
     """[columns, channels] → [blocks of channels, blocks of columns, steps, lanes, tiles, words]: chain.cuh says which
     channels a lane has. Words of halves have two elements, and zeros stand for what is not there."""
     half, (columns, channels) = is_half(w.dtype), w.shape
-    full = np.zeros((-(-columns // BLOCK) * BLOCK, -(-channels // BLOCK) * BLOCK), w.dtype)
+    full = np.zeros((blocks(columns) * BLOCK, blocks(channels) * BLOCK), w.dtype)
     full[:columns, :channels] = w
     g, tile, t = np.arange(8), np.arange(2), np.arange(4)
     column = 4 * (g // 2)[:, None] + 2 * tile + (g % 2)[:, None]  # [g, tile]

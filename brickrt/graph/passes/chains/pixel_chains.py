@@ -113,7 +113,7 @@ class _ChainSearch:
         while len(members) < MOST_LINKS and self._goes_on(members):
             readers = {k for m in members for k in self._readers(m)} - set(members)
             following = min(k for k in readers if k > members[-1])
-            if not self.may_join[following] or not self._same_pixels(members, following):
+            if not self.may_join[following] or not self._continues(members, following):
                 break
             members.append(following)
             if self._alive(members) > MOST_ALIVE:
@@ -136,7 +136,7 @@ class _ChainSearch:
         name = self.graph.nodes[k].output
         return (*self.graph.consumers.get(name, ()), *((-1,) if name in self.graph.outputs else ()))
 
-    def _same_pixels(self, members: Sequence[int], following: int) -> bool:
+    def _continues(self, members: Sequence[int], following: int) -> bool:
         """Whether a node has the pixels of the members, and all channels of what it reads of them."""
         graph, node = self.graph, self.graph.nodes[following]
         results = {graph.nodes[k].output: graph.out(graph.nodes[k]) for k in members}
