@@ -55,6 +55,7 @@ class ConvScheme(WeightedKernel):
     prefetches: ClassVar[bool] = True
     sized: ClassVar[bool] = True
     compiles_quickly: ClassVar[bool] = True
+    narrow_codes: ClassVar[int] = 4
 
     @property
     def open_classes(self) -> Sequence[int]:

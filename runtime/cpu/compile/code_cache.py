@@ -44,9 +44,9 @@ class CodeCache:
                     return code, table
         return None
 
-    def has(self, store: DiskCache, digest: str) -> bool:
-        """Whether there is code of this outline, for whatever numbers."""
-        return bool(self._here(store, digest) or self._on_disk(store, digest))
+    def count(self, store: DiskCache, digest: str) -> int:
+        """How many codes of this outline there are, for whatever numbers."""
+        return len(self._here(store, digest) or self._on_disk(store, digest))
 
     def add(self, store: DiskCache, digest: str, code: SizedCode) -> None:
         """Keeps code, here and on disk."""

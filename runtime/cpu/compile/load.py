@@ -69,7 +69,7 @@ class KernelLoader:
         self._store = _store()
         self._compilation = Compilation()
         self._missing: dict[str, list[tuple[WantedKernel, Kernel]]] = {}  # by outline: its first one is compiled
-        self._had_code: dict[str, bool] = {}  # by outline: whether there was some before this program's
+        self._had: dict[str, int] = {}  # by outline: how many codes there were before this program's
         self._wanted: list[WantedKernel] = []
 
     def want(self, kernel: Kernel) -> Future[np.ndarray]:
@@ -82,8 +82,8 @@ class KernelLoader:
             wanted.found(*found)
             return wanted.sizes
         waiting = self._missing.setdefault(wanted.digest, [])
-        if wanted.digest not in self._had_code:
-            self._had_code[wanted.digest] = CODE_CACHE.has(self._store, wanted.digest)
+        if wanted.digest not in self._had:
+            self._had[wanted.digest] = CODE_CACHE.count(self._store, wanted.digest)
         if not waiting:
             self._ask(wanted.digest, kernel)
         waiting.append((wanted, kernel))
@@ -141,10 +141,10 @@ class KernelLoader:
             self._ask(digest, others[0][1])
 
     def _ask(self, digest: str, kernel: Kernel) -> None:
-        """Asks for code: that of a network of open sizes, or where another program had some that is not good for this
+        """Asks for code: that of a network of open sizes, or where other programs had some that is not good for this
         one, is good for as many sizes as it can be. A network of one size needs none such, which takes longer to
         compile."""
-        broad = kernel.sized and (self._broad or self._had_code[digest])
+        broad = kernel.sized and (self._broad or self._had[digest] >= kernel.narrow_codes)
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 
     def __enter__(self) -> KernelLoader:

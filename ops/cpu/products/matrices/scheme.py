@@ -52,6 +52,7 @@ class MatMulScheme(Kernel):
 
     sized: ClassVar[bool] = True
     compiles_quickly: ClassVar[bool] = True
+    narrow_codes: ClassVar[int] = 4
 
     @property
     def open_classes(self) -> Sequence[int]:

@@ -85,17 +85,17 @@ def test_a_new_size_runs_code_of_others_to_the_same_bits(tmp_path, monkeypatch):
     np.testing.assert_array_equal(reused, own)
 
 
-def test_the_second_size_of_an_outline_gets_code_for_all_that_follow(tmp_path, monkeypatch):
+def test_the_fifth_size_of_products_gets_code_for_all_that_follow(tmp_path, monkeypatch):
     """Products of few rows, one register tile each: of one vector of columns, whose tile is that of all processors
-    with as many registers. The first size has code of its own, which is compiled sooner."""
+    with as many registers. The first sizes have code of their own, which is compiled sooner."""
     monkeypatch.setenv("BRICKRT_CACHE_DIR", str(tmp_path))
     monkeypatch.setattr(load, "CODE_CACHE", CodeCache())
     asked, build = list[bool](), compile_pool.build
     monkeypatch.setattr(compile_pool, "build", lambda kernel: asked.append(kernel.broad) or build(kernel))
     runtime = Runtime(product_of_rows(), device="cpu", threads=1, exact=True)
     rows = np.random.default_rng(0).random((12, 64), dtype=np.float32)
-    outputs = {n: runtime.execute({"x": rows[:n]})["y"] for n in (7, 8, 12, 9, 10)}
-    assert asked == [False, True]
+    outputs = {n: runtime.execute({"x": rows[:n]})["y"] for n in (7, 8, 12, 9, 10, 11)}
+    assert asked == [False] * 4 + [True]
     for n, out in outputs.items():
         np.testing.assert_array_equal(out, outputs[12][:n])
 
