@@ -18,13 +18,13 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.factors import UPPER
 from brickrt.ops.cpu.amx.gather import BYTE
-from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
+from brickrt.ops.cpu.amx.scheme import BLOCKS, TOGETHER, AmxScheme
 from brickrt.ops.cpu.amx.second import second_factor
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.amx.views import DIMS
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, PTR, Index, fill, vector, zeros
-from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, NAN, POWER
+from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, POWER, greater, kept_lanes, magnitudes
 
 LEAST = (EXPONENT_OF_ONE - 90) << 23  # bits of the least magnitude that has not lost anything
 INFINITE = (EXPONENT_OF_ONE + 128) * POWER
@@ -38,33 +38,86 @@ class Again:
         self.k, self.f = kernel, f
         self.code: ir.Function | None = None
 
-    def mended(
-        self, value: ir.Value, batch: Sequence[Index], channel: Index, pixel: Sequence[Index], place: ir.Value
-    ) -> ir.Value:
-        """A vector of sums with lanes computed again that must be; it lies at `place`."""
+    def mend(
+        self,
+        sums: ir.Value,
+        count: Index,
+        within: Sequence[Index],
+        batch: Sequence[Index],
+        channel: Index,
+        pixel: Sequence[Index],
+    ) -> None:
+        """Computes again the `sums` that must be, of `count` pixels side by side: [pixel][block][lanes], in blocks of
+        channels from `channel` on, of which those are looked at that are `within` the box."""
         f, bits = self.f, vector(I32, LANES)
-        size = f.b.and_(f.b.bitcast(value, bits), fill(bits, NAN))
-        tiny = f.b.icmp_unsigned("<", f.b.sub(size, fill(bits, 1)), fill(bits, LEAST))
-        suspect = f.b.or_(tiny, f.b.icmp_signed(">=", size, fill(bits, INFINITE)))
-        some = f.b.icmp_unsigned("!=", f.b.bitcast(suspect, ir.IntType(LANES)), ir.IntType(LANES)(0))
-        result = f.variable(value)
-        with f.when(some):
-            self.compute(f.b.ptrtoint(place, I64), channel, *batch, *pixel)
-            anew = f.load(place, 0, F32, LANES)
-            if self.k.packed[1]:
-                suspect = f.b.or_(suspect, f.b.icmp_signed("==", size, zeros(bits)))
-            f.change(result, f.b.select(suspect, anew, value))
-        return f.read(result)
+        least, most = f.variable(fill(bits, -1)), f.variable(zeros(bits))
+
+        def look(pixel: Index, block: int) -> None:
+            size = magnitudes(f, f.load(self.place(f, sums, pixel, block), 0, F32, LANES), kept_lanes(LANES))
+            f.change(least, f.math("umin", f.read(least), less_one(f, size)))
+            f.change(most, greater(f, f.read(most), size))
+
+        whole = f.mul(f.div(count, TOGETHER), TOGETHER)
+        for j, inside in enumerate(within):
+            with f.when(inside):
+                with f.loop(0, whole, TOGETHER) as at:
+                    for t in range(TOGETHER):
+                        look(f.add(at, t), j)
+                with f.loop(whole, count) as at:
+                    look(at, j)
+        with f.when(some(f, suspects(f, f.read(least), f.read(most)))):
+            self.compute(f.b.ptrtoint(sums, I64), count, len(within), channel, *batch, *pixel)
+
+    def place(self, f: FunctionEmitter, sums: ir.Value, pixel: Index, block: Index) -> ir.Value:
+        """Where a vector of sums lies."""
+        return f.address(sums, f.add(f.mul(pixel, self.k.kept_bytes), f.mul(block, ROW_BYTES)), BYTE)
 
     def compute(self, *place: Index) -> None:
-        """Stores the sums of a pixel: an address, a channel, and the indices of image and pixel."""
+        """Looks at every vector of sums, and stores those that must be computed again: an address, how many pixels and
+        blocks of channels, a channel, and the indices of image and pixel."""
         f = self.f
         if self.code is not None:
             f.b.call(self.code, [*f.fn.args[:2], *(f.value(at) for at in place)])
             return
-        with f.apart("again", *place) as (apart, (to, channel, *index)):
-            _Sums(self.k, apart).emit(apart.b.inttoptr(to, PTR), channel, index[:-DIMS], index[-DIMS:])
+        with f.apart("again", *place) as (apart, (to, count, blocks, channel, *index)):
+            sums, alone = apart.b.inttoptr(to, PTR), _Sums(self.k, apart)
+            with apart.loop(0, count) as t, apart.loop(0, blocks) as j:
+                at = apart.add(channel, apart.mul(j, LANES))
+                with apart.when(self.k.view.within(apart, at)):
+                    pixel = [*index[-DIMS:-1], apart.add(index[-1], t)]
+                    self.mend_vector(alone, self.place(apart, sums, t, j), at, index[:-DIMS], pixel)
             self.code = apart.fn
+
+    def mend_vector(
+        self, alone: _Sums, place: ir.Value, channel: Index, batch: Sequence[Index], pixel: Sequence[Index]
+    ) -> None:
+        """Replaces the lanes of a vector that must be computed again."""
+        f = alone.f
+        value = f.load(place, 0, F32, LANES)
+        size = magnitudes(f, value, kept_lanes(LANES))
+        suspect = suspects(f, less_one(f, size), size)
+        with f.when(some(f, suspect)):
+            anew = alone.emit(channel, batch, pixel)
+            if self.k.packed[1]:
+                suspect = f.b.or_(suspect, f.b.icmp_signed("==", size, zeros(size.type)))
+            f.store(f.b.select(suspect, anew, value), place, 0, F32, LANES)
+
+
+def less_one(f: FunctionEmitter, size: ir.Value) -> ir.Value:
+    """Magnitudes but one, unsigned: that of zero becomes the greatest."""
+    return f.b.sub(size, fill(size.type, 1))
+
+
+def suspects(f: FunctionEmitter, less: ir.Value, size: ir.Value) -> ir.Value:
+    """The lanes whose magnitude, or that but one, belongs to sums that have lost something."""
+    tiny = f.b.icmp_unsigned("<", less, fill(less.type, LEAST))
+    return f.b.or_(tiny, f.b.icmp_signed(">=", size, fill(size.type, INFINITE)))
+
+
+def some(f: FunctionEmitter, lanes: ir.Value) -> ir.Value:
+    """Whether any lane is marked."""
+    word = ir.IntType(LANES)
+    return f.b.icmp_unsigned("!=", f.b.bitcast(lanes, word), word(0))
 
 
 class _Sums:
@@ -76,8 +129,8 @@ class _Sums:
         self.bias = f.pointer(3) if kernel.op.bias else None
         self.scales = f.pointer(kernel.op.main) if getattr(kernel.op, "channel_scaled", False) else None
 
-    def emit(self, to: ir.Value, channel: Index, batch: Sequence[Index], pixel: Sequence[Index]) -> None:
-        """Stores them at `to`."""
+    def emit(self, channel: Index, batch: Sequence[Index], pixel: Sequence[Index]) -> ir.Value:
+        """The sums of whole elements."""
         f, view = self.f, self.k.view
         first = zeros(vector(FLOAT, LANES)) if self.bias is None else f.load(self.bias, channel, F32, LANES)
         total = f.variable(first)
@@ -94,7 +147,7 @@ class _Sums:
                 else:
                     weight = self.weight(f.div(channel, LANES), tap, c)
                 f.change(total, f.fma(f.splat(element, LANES), weight, f.read(total)))
-        f.store(f.read(total), to, 0, F32, LANES)
+        return f.read(total)
 
     def factor(self, batch: Sequence[Index], first: Index, inner: Index) -> ir.Value:
         """The factor of a channel of the input."""

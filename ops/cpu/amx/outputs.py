@@ -98,6 +98,8 @@ class Outputs:
         f, chunk = self.f, self.chunk
         (z, y, x) = chunk.first
         start = [z, f.add(y, row), f.add(x, column)]
+        if self.again is not None:
+            self.again.mend(self.sums(number, 0), count, self.within, chunk.batch, self.blocks[0], start)
         self.epilogue.locate(self.k.view.index(f, chunk.batch, channel, start) for channel in self.blocks)
         whole = f.mul(f.div(count, TOGETHER), TOGETHER)
         with f.loop(0, whole, TOGETHER) as at:
@@ -126,10 +128,7 @@ class Outputs:
     def vector(self, block: int, number: Index, pixel: Sequence[Index]) -> None:
         """A vector of outputs."""
         f, k, channel = self.f, self.k, self.blocks[block]
-        place = self.sums(number, block)
-        value = f.load(place, 0, k.sums, LANES)
-        if self.again is not None:
-            value = self.again.mended(value, self.chunk.batch, channel, pixel, place)
+        value = f.load(self.sums(number, block), 0, k.sums, LANES)
         index = k.view.index(f, self.chunk.batch, channel, pixel)
         if not k.cut:
             self.put(value, index, self.masks[block])
