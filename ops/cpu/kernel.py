@@ -57,7 +57,7 @@ class Kernel(ABC):
     effort: ClassVar[int] = 1  # of compiling it, beside that of others
     compiles_quickly: ClassVar[bool] = False  # LLVM has little to do for its long loops (`to_object`)
     sized: ClassVar[bool] = False  # whether its code is good for operands of other sizes (`sized_kernel.py`)
-    narrow_codes: ClassVar[int] = 1  # of other sizes, from which on the next is broad: more where that takes far longer
+    narrow_codes: ClassVar[int] = 1  # codes of other sizes before one is broad: more where that compiles far longer
 
     @classmethod
     def classify(

@@ -5,6 +5,7 @@ The reference passes attributes as keywords, also those of newer opsets: hence t
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Mapping
 from typing import Any
 
@@ -57,9 +58,9 @@ class _Flattened(OpRun):
         rows = x.reshape(int(np.prod(x.shape[:axis])), -1)
         return (self.of_rows(rows).reshape(x.shape).astype(x.dtype) if x.size else x,)
 
+    @abstractmethod
     def of_rows(self, x: np.ndarray) -> np.ndarray:
         """The result for each row of a matrix."""
-        raise NotImplementedError
 
 
 class Softmax(_Flattened):

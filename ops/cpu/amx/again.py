@@ -53,7 +53,7 @@ class Again:
         least, most = f.variable(fill(bits, -1)), f.variable(zeros(bits))
 
         def look(pixel: Index, block: int) -> None:
-            size = magnitudes(f, f.load(self.place(f, sums, pixel, block), 0, F32, LANES), kept_lanes(LANES))
+            size = magnitudes(f, f.load(sums_at(self.k, f, sums, pixel, block), 0, F32, LANES), kept_lanes(LANES))
             f.change(least, f.math("umin", f.read(least), less_one(f, size)))
             f.change(most, greater(f, f.read(most), size))
 
@@ -68,10 +68,6 @@ class Again:
         with f.when(some(f, suspects(f, f.read(least), f.read(most)))):
             self.compute(f.b.ptrtoint(sums, I64), count, len(within), channel, *batch, *pixel)
 
-    def place(self, f: FunctionEmitter, sums: ir.Value, pixel: Index, block: Index) -> ir.Value:
-        """Where a vector of sums lies."""
-        return f.address(sums, f.add(f.mul(pixel, self.k.kept_bytes), f.mul(block, ROW_BYTES)), BYTE)
-
     def compute(self, *place: Index) -> None:
         """Looks at every vector of sums, and stores those that must be computed again: an address, how many pixels and
         blocks of channels, a channel, and the indices of image and pixel."""
@@ -85,7 +81,7 @@ class Again:
                 at = apart.add(channel, apart.mul(j, LANES))
                 with apart.when(self.k.view.within(apart, at)):
                     pixel = [*index[-DIMS:-1], apart.add(index[-1], t)]
-                    self.mend_vector(alone, self.place(apart, sums, t, j), at, index[:-DIMS], pixel)
+                    self.mend_vector(alone, sums_at(self.k, apart, sums, t, j), at, index[:-DIMS], pixel)
             self.code = apart.fn
 
     def mend_vector(
@@ -101,6 +97,11 @@ class Again:
             if self.k.packed[1]:
                 suspect = f.b.or_(suspect, f.b.icmp_signed("==", size, zeros(size.type)))
             f.store(f.b.select(suspect, anew, value), place, 0, F32, LANES)
+
+
+def sums_at(kernel: AmxScheme, f: FunctionEmitter, first: ir.Value, pixel: Index, block: Index) -> ir.Value:
+    """Where the sums of a pixel and a block of channels lie, of those that begin at `first`."""
+    return f.address(first, f.add(f.mul(pixel, kernel.kept_bytes), f.mul(block, ROW_BYTES)), BYTE)
 
 
 def less_one(f: FunctionEmitter, size: ir.Value) -> ir.Value:

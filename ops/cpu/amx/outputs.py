@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.amx.again import Again
-from brickrt.ops.cpu.amx.gather import BYTE, Chunk
+from brickrt.ops.cpu.amx.again import Again, sums_at
+from brickrt.ops.cpu.amx.gather import Chunk
 from brickrt.ops.cpu.amx.scheme import TOGETHER, AmxScheme
-from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
+from brickrt.ops.cpu.amx.sizes import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.operands.epilogue import offset_of
@@ -52,8 +52,7 @@ class Outputs:
 
     def sums(self, pixel: Index, block: int) -> ir.Value:
         """Where the sums of a pixel lie, counted from `base`."""
-        f = self.f
-        return f.address(self.work, f.add(f.mul(pixel, self.k.kept_bytes), block * ROW_BYTES), BYTE)
+        return sums_at(self.k, self.f, self.work, pixel, block)
 
     def take(self, first: Index, count: Index) -> None:
         """The sums of pixels from `first` on are there."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from functools import cached_property
 from typing import ClassVar
 
@@ -20,9 +21,9 @@ class RowsKernel(Kernel):
     headers: ClassVar[tuple[str, ...]] = ("math.cuh", "vectors.cuh", "combine.cuh", "rows.cuh")
 
     @property
+    @abstractmethod
     def traits(self) -> RowTraits:
         """What rows.cuh is told."""
-        raise NotImplementedError
 
     @property
     def shared(self) -> int:

@@ -141,9 +141,9 @@ class KernelLoader:
             self._ask(digest, others[0][1])
 
     def _ask(self, digest: str, kernel: Kernel) -> None:
-        """Asks for code: that of a network of open sizes, or where other programs had some that is not good for this
-        one, is good for as many sizes as it can be. A network of one size needs none such, which takes longer to
-        compile."""
+        """Asks for code. It is good for as many sizes as it can be in a network of open sizes, and where other programs
+        had so many codes (`narrow_codes`) of which none is good for this size: others need none such, which takes
+        longer to compile."""
         broad = kernel.sized and (self._broad or self._had[digest] >= kernel.narrow_codes)
         self._compilation.ask(digest, replace(kernel, broad=broad) if broad else kernel)
 

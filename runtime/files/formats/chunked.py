@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import product
 
@@ -108,7 +109,7 @@ class ChunkReader:
         self._kept_bytes = 0
 
 
-class ChunkedSource:
+class ChunkedSource(ABC):
     """A `BoxSource` that reads through a `ChunkReader`; formats say how chunks are loaded, identified and closed."""
 
     def __init__(self, name: str, shape: Extents, dtype: np.dtype, chunks: Extents, group: int = 0) -> None:
@@ -131,18 +132,18 @@ class ChunkedSource:
         """One row of chunks that are kept, and chunks as they are loaded: encoded, decoded and copied."""
         return self._reader.row_bytes + 3 * self._reader.group_bytes
 
+    @abstractmethod
     def load(self, lo: Extents, extents: Extents) -> np.ndarray:
         """The box, which consists of whole chunks."""
-        raise NotImplementedError
 
     def read(self, lo: Extents, out: np.ndarray) -> None:
         """Fills `out` with the box that begins at `lo`."""
         check_box(self.name, self.shape, self.dtype, lo, out)
         self._reader.read(lo, out)
 
+    @abstractmethod
     def identity(self) -> str:
         """Digest of the content."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Gives what is kept back."""

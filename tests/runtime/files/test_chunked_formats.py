@@ -36,6 +36,9 @@ def test_chunks_are_put_together(sizes, group):
             assert all(a % c == 0 for a, c in zip(lo, self.chunks))
             return want[tuple(slice(a, a + e) for a, e in zip(lo, extents))].copy()
 
+        def identity(self):
+            return "chunks"
+
     check_reads(Chunks("chunks", shape, want.dtype, chunks, group), want)
 
 

@@ -103,7 +103,8 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
     if library is None:
         if not HAS_AVX512 and kernel.isa.lanes == 16:
             skip_what_is_missing(emit_sized(kernel, "k")[0])
-        code, library = compiled_code(replace(kernel, broad=len(known) > _at_hand(found.text)), "k"), LoadedObjects()
+        broad = len(known) >= _narrow_codes(found.text)
+        code, library = compiled_code(replace(kernel, broad=broad), "k"), LoadedObjects()
         table = code.table(found)
         library.add(code.image)
         known.append((code, library))
@@ -111,11 +112,11 @@ def compiled(kernel: Kernel) -> tuple[int, np.ndarray]:
     return library.address("k"), table
 
 
-def _at_hand(text: str) -> int:
-    """How many codes of an outline there may be before the next is broad. A run has none: its second is broad. That
-    takes four times as long to compile, and most tests run two sizes: here three outlines of four have two narrow ones.
-    """
-    return int(crc32(text.encode()) % 4 != 0)
+def _narrow_codes(text: str) -> int:
+    """From how many codes of an outline on the next is broad: from one on for an outline of four, so that broad code of
+    all kinds is tried, and from two on for others, as it takes four times as long to compile and most tests run two
+    sizes."""
+    return 2 if crc32(text.encode()) % 4 else 1
 
 
 def skip_what_is_missing(module: ir.Module) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -95,9 +96,9 @@ class _Recurrent(OpRun):
         some = (lengths > 0)[:, None]
         return np.take_along_axis(y, order, 0), tuple(np.where(some, s, 0) for s in state)
 
+    @abstractmethod
     def step(self, d: _Direction, product: np.ndarray, state: State) -> State:
         """The state after a step; `product` is the input times its weights, with its bias, for all gates."""
-        raise NotImplementedError
 
 
 class LSTM(_Recurrent):

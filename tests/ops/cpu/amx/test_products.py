@@ -289,6 +289,25 @@ def test_a_weight_that_parts_do_not_hold(value):
 
 
 @needs_tiles
+def test_rows_that_are_computed_again_leave_others_as_they_are():
+    """Each row in turn has a value that is not finite: wherever it is among those that are looked at together, and in
+    both blocks of columns, the other rows have the bits that they have without it."""
+    x, w = drawn("float32", (23, 40), (40, 20))
+    box = Boxes.whole((23, 20))
+
+    def product(rows):
+        return run_kernel(MatMul(), [rows, w], box, HOST_TILES, packed=[False, True], kernel_cls=AmxMaker())
+
+    plain = product(x)
+    for row in range(len(x)):
+        changed = x.copy()
+        changed[row, 3] = np.inf
+        want = plain.copy()
+        want[row] = np.copysign(np.inf, w[3])
+        np.testing.assert_array_equal(product(changed), want)
+
+
+@needs_tiles
 @pytest.mark.parametrize("scale", [2.0**-40, 2.0**-55, 2.0**-60])
 def test_small_numbers_are_as_exact_as_others(scale):
     """Some parts of products of 2**-110 and 2**-120 are below all numbers that tiles sum."""
