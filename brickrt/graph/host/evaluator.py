@@ -19,7 +19,7 @@ from brickrt.graph.allowance import held_inside
 from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
-from brickrt.graph.host.operators import indexing, pooling, recurrent, regions, resized, sampling
+from brickrt.graph.host.operators import indexing, non_max_suppression, pooling, recurrent, regions, resized, sampling
 from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.ops.types import TensorType
 
@@ -210,7 +210,7 @@ _ALWAYS = (
     *_CONTRIBUTED,
     *(If, Loop, Optional, Scan, LRN, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
-    *(indexing.ScatterND, indexing.OneHot, indexing.NonMaxSuppression, indexing.Slice),
+    *(indexing.ScatterND, indexing.OneHot, non_max_suppression.NonMaxSuppression, indexing.Slice),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
     *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, pooling.MaxPool, resized.Resize),
 )

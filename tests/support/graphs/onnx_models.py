@@ -9,6 +9,10 @@ import onnx
 import onnxruntime
 from onnx import TensorProto, helper, numpy_helper
 
+from brickrt.graph.host.run_host_node import run_node
+from brickrt.graph.onnx_import.protobuf import onnx_node
+from tests.support.graphs.builders_harness import one_node
+
 Dims = Sequence[int | str | None]
 
 
@@ -77,3 +81,14 @@ def chain() -> onnx.ModelProto:
     ends = [helper.make_tensor_value_info(n, TensorProto.FLOAT, (1, c, 96, 96)) for n, c in (("x", 3), ("y", 8))]
     graph = helper.make_graph(nodes, "chain", ends[:1], ends[1:], constants)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def compare_on_host(op_type: str, *inputs: np.ndarray | None, opset: int = 18, **attrs: object) -> np.ndarray:
+    """The output of a node as the host computes it; asserts that ONNX Runtime gives the same."""
+    model, feeds = one_node(op_type, opset, list(inputs), 1, **attrs)
+    opsets = {"": opset}
+    (actual,) = run_node(onnx_node(model.graph.node[0], opsets, "n"), opsets, feeds)
+    (expected,) = by_onnxruntime(model, feeds).values()
+    assert (actual.dtype, actual.shape) == (expected.dtype, expected.shape)
+    np.testing.assert_allclose(actual, expected, 1e-6, 1e-6)
+    return actual

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from brickrt.graph.host.operators.element_order import ordered_places
+
 FEW = 4  # of so many times as many elements, those that count are found first
 
 
@@ -15,7 +17,7 @@ def greatest_elements(x: np.ndarray, count: int, axis: int, largest: bool) -> tu
     rows = x if innermost else np.moveaxis(x, axis, -1)
     at = _few(rows, count, largest) if 0 < FEW * count <= rows.shape[-1] and rows.size else None
     if at is None:
-        at = _order(rows, largest)[..., :count]
+        at = ordered_places(rows, largest)[..., :count]
     found = _taken(rows, at)
     if not innermost:
         found, at = np.moveaxis(found, -1, axis).copy(), np.moveaxis(at, -1, axis)
@@ -27,13 +29,6 @@ def _taken(rows: np.ndarray, at: np.ndarray) -> np.ndarray:
     return rows[at] if rows.ndim == 1 else np.take_along_axis(rows, at, -1)
 
 
-def _order(rows: np.ndarray, largest: bool) -> np.ndarray:
-    """Where the elements of each row are, in order."""
-    if not largest:
-        return rows.argsort(-1, kind="stable")
-    return rows.shape[-1] - 1 - rows[..., ::-1].argsort(-1, kind="stable")[..., ::-1]
-
-
 def _few(rows: np.ndarray, count: int, largest: bool) -> np.ndarray | None:
     """Where the first `count` elements of each row are, in order; None where some are no numbers."""
     rank = rows.shape[-1] - count if largest else count - 1
@@ -42,9 +37,11 @@ def _few(rows: np.ndarray, count: int, largest: bool) -> np.ndarray | None:
         return None
     last = parts[..., rank, None]
     counts = rows >= last if largest else rows <= last
-    if (counts.sum(-1) != count).any():  # of those equal to the last one, the first ones count
+    if np.count_nonzero(counts) != count * (rows.size // rows.shape[-1]):  # of equal ones, the first ones count
         equal = rows == last
         before = (counts ^ equal).sum(-1, keepdims=True)
         counts &= ~equal | (equal.cumsum(-1) <= count - before)
-    at = counts.reshape(-1).nonzero()[0].reshape(*rows.shape[:-1], count) % rows.shape[-1]
-    return _taken(at, _order(_taken(rows, at), largest))
+    at = counts.reshape(-1).nonzero()[0]
+    if rows.ndim > 1:
+        at = at.reshape(*rows.shape[:-1], count) % rows.shape[-1]
+    return _taken(at, ordered_places(_taken(rows, at), largest))

@@ -1,4 +1,4 @@
-"""Gathers, scatters and box suppression in NumPy's own loops: ONNX's reference visits every element in Python."""
+"""Gathers, scatters and parts of tensors in NumPy's own loops: ONNX's reference visits every element in Python."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import numpy as np
 from onnx.reference.op_run import OpRun
 
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements, sliced
-from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 
 class GatherElements(OpRun):
@@ -66,35 +65,9 @@ class OneHot(OpRun):
         return (np.where(hit == counter, off_on[1], off_on[0]).astype(values.dtype),)
 
 
-class NonMaxSuppression(OpRun):
-    """The best boxes first; a box is dropped where it overlaps a better one of its class beyond the threshold."""
-
-    op_domain = ""
-
-    def _run(self, boxes, scores, most=None, overlap=None, least=None, center_point_box=0, **_: Any):
-        limit, threshold = (0 if v is None else v.reshape(-1)[0] for v in (most, overlap))
-        floor = None if least is None or not least.size else least.reshape(-1)[0]
-        found = list[np.ndarray]()
-        for batch, (corners, classes) in enumerate(zip(_corners(boxes, center_point_box), scores, strict=True)):
-            for number, score in enumerate(classes):
-                order = np.argsort(-score, kind="stable")
-                order = order[score[order] > floor] if floor is not None else order
-                kept = order[suppressed(corners[order], limit, threshold)]
-                found.append(np.column_stack((np.full((len(kept), 2), (batch, number)), kept)))
-        return (np.concatenate([np.empty((0, 3), np.int64), *found]),)
-
-
 def _along(axis: int, rank: int) -> list[int]:
     """A vector's shape along one axis of a tensor."""
     return [-1 if k == axis else 1 for k in range(rank)]
-
-
-def _corners(boxes: np.ndarray, centered: int) -> np.ndarray:
-    """Boxes [batch, count, 4] as two opposite corners, the lesser first."""
-    first, second = boxes[..., :2], boxes[..., 2:]
-    if centered:
-        return np.concatenate([first - second / 2, first + second / 2], -1)
-    return np.concatenate([np.minimum(first, second), np.maximum(first, second)], -1)
 
 
 class Slice(OpRun):

@@ -17,6 +17,8 @@ from brickrt.ops.cpu.fixed_function import fixed_function
 LANES = 8
 FEW = 1 << 17
 """Pairs of boxes that NumPy compares, in less time than a process takes to compile the comparison."""
+PAIRS_IN_ONE = 1 << 19
+"""Pairs that are compared, eight at a time, in less time than boxes are put into strips."""
 MOST_STRIPS, BOXES_A_STRIP = 1 << 10, 16
 _FLOATS = f"<{LANES} x float>"
 _BEFORE = f"""
@@ -124,15 +126,19 @@ end:
 """
 
 
-def suppressed(boxes: np.ndarray, limit: int, threshold: float) -> np.ndarray:
+def suppressed(boxes: np.ndarray, limit: int, threshold: float, alike: int = 1) -> np.ndarray:
     """The numbers of at most `limit` of the boxes, float32 [count, 4], lesser corner first, the best box first: those
-    that share at most `threshold` of their union with each that is kept before."""
-    areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
-    compiled = _compiled() if len(boxes) * min(limit, len(boxes)) > FEW and boxes.dtype == np.float32 else None
+    that share at most `threshold` of their union with each that is kept before. How they are compared depends on how
+    many calls `alike` there are, what is kept does not."""
+    areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
+    most = min(limit, len(boxes))
+    compiled = _compiled() if alike * len(boxes) * most > FEW and boxes.dtype == np.float32 else None
     if compiled is None:
         return suppressed_in_numpy(boxes, areas, limit, threshold)
-    candidates, most = np.column_stack((boxes, areas)), min(limit, len(boxes))
-    near, sizes = strips(boxes) if threshold >= 0 else strips(boxes[:, :0])
+    candidates = np.empty((len(boxes), 5), np.float32)
+    candidates[:, :4], candidates[:, 4] = boxes, areas
+    apart = threshold >= 0 and len(boxes) * most > PAIRS_IN_ONE
+    near, sizes = strips(boxes) if apart else strips(boxes[:, :0])
     room = np.minimum(sizes, most) + LANES  # a strip's last vector may be read beyond what it holds
     first, counts, row = np.cumsum(room) - room, np.zeros_like(room), int(room.sum())
     kept, numbers = np.zeros((5, row), np.float32), np.empty(most, np.int64)
@@ -156,9 +162,11 @@ def strips(boxes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         with np.errstate(over="ignore"):
             return np.clip((at - low.min()) / width, 0, number - 1).astype(np.int64)
 
-    own, ends = strip(low), np.full(number, -np.inf)
+    own, ends, starts = strip(low), np.full(number, -np.inf), np.full(number, np.inf)
     np.maximum.at(ends, own, high)
-    first = np.searchsorted(np.maximum.accumulate(ends), low, "right")
+    np.minimum.at(starts, own, low)
+    # no box of a strip begins before `starts`, so that its first strip is enough for all of them
+    first = np.searchsorted(np.maximum.accumulate(ends), starts, "right")[own]
     return np.column_stack((np.minimum(first, number - 1), strip(high), own)), np.bincount(own, minlength=number)
 
 
@@ -169,7 +177,7 @@ def suppressed_in_numpy(boxes: np.ndarray, areas: np.ndarray, limit: int, thresh
         best, left = left[0], left[1:]
         kept.append(int(best))
         sides = np.minimum(boxes[left, 2:], boxes[best, 2:]) - np.maximum(boxes[left, :2], boxes[best, :2])
-        common = np.prod(np.maximum(sides, 0), axis=1)
+        common = np.maximum(sides[:, 0], 0) * np.maximum(sides[:, 1], 0)
         left = left[~(common > threshold * (areas[left] + areas[best] - common))]
     return np.array(kept, np.int64)
 
