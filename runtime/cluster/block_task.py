@@ -17,7 +17,7 @@ from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.saved_plan import SavedPlan
 from brickrt.runtime.cluster.block_spill import BlockSpill
 from brickrt.runtime.cluster.blocks import Block
-from brickrt.runtime.cluster.cluster_job import ClusterJob, cut_plan, input_types, job_header, specialized
+from brickrt.runtime.cluster.cluster_job import ClusterJob, cut_plan, input_types, job_header
 from brickrt.runtime.cluster.owned_rows import NoRows, OwnedRows
 from brickrt.runtime.cluster.record_folder import BlockRecord, RecordFolder
 from brickrt.runtime.cpu.compile.host_isa import host_isa
@@ -26,6 +26,7 @@ from brickrt.runtime.files.scratch import ScratchFolder
 from brickrt.runtime.stream.boxes_io import CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.ring_memory import SweepMemory
+from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.sweep_run import Files, SweepWork
 
@@ -82,7 +83,7 @@ class _Runner:
         self.folder.check_run(job.run)
         source = load(job.model)
         self.sources = {name: one.open(name, source.inputs[name]) for name, one in job.inputs.items()}
-        graph = specialized(source, input_types(self.sources))
+        graph = whole_graph(source, input_types(self.sources), host_device())
         saved = SavedPlan.read(self.folder.plan, host_device(), "fp32")
         self.stream: StreamPlan = cut_plan(saved.plan(graph), job.rows, job.strips, job.spilled)
         self.constants = dict(self.stream.plan.graph.constants)

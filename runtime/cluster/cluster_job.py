@@ -9,14 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from brickrt.graph.builder import COUNTABLE
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.ir import Graph
-from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
-from brickrt.graph.specialize.specialize import specialize
-from brickrt.graph.specialize.stages import first_stage
-from brickrt.graph.time_budget import preparing
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
@@ -101,12 +96,6 @@ class ClusterJob:
 def input_types(inputs: Mapping[str, TensorSource]) -> dict[str, TensorType]:
     """Shapes and types of files that are open."""
     return {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
-
-
-def specialized(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
-    """The model as brick operators, for inputs of these types."""
-    with preparing():
-        return specialize(first_stage(source, frozenset(types)), types, {}, addressable=COUNTABLE).graph
 
 
 def cut_plan(plan: Plan, rows: int, strips: tuple[int, ...], spilled: tuple[str, ...] = ()) -> StreamPlan:

@@ -18,11 +18,12 @@ from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
 from brickrt.runtime.cache.saved_plan import plan_text
-from brickrt.runtime.cluster.cluster_job import cut_plan, specialized
+from brickrt.runtime.cluster.cluster_job import cut_plan
 from brickrt.runtime.cluster.lazy_task import LazyJob, Piece, run_chunk
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.stream_planning import whole_graph
 
 
 @dataclass(frozen=True)
@@ -84,7 +85,7 @@ def _planned(source: SourceGraph, array: Any, exact: bool) -> tuple[LazyJob, Str
     check_input_types(source, {name: kind})
     engine = choose_engine("cpu")
     pipeline = Pipeline(engine, PlanOptions(exact=exact))
-    graph = pipeline.as_planned(specialized(source, {name: kind}))
+    graph = pipeline.as_planned(whole_graph(source, {name: kind}, engine.spec))
     if kind.rank <= AXIS or graph.types[graph.outputs[0]].rank <= AXIS:
         raise BrickError("the model's input or output has no rows: compute it whole")
     plan = pipeline.plan(graph, measured=False)

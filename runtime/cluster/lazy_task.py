@@ -16,8 +16,9 @@ from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cache.saved_plan import SavedPlan
-from brickrt.runtime.cluster.cluster_job import cut_plan, specialized
+from brickrt.runtime.cluster.cluster_job import cut_plan
 from brickrt.runtime.cpu.compile.host_isa import host_isa
+from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.sweep_run import Files, SweepWork
 from brickrt.runtime.thread_count import thread_count
@@ -77,7 +78,7 @@ class _LazyRunner:
     """A job as one process has it; the program is kept for other chunks."""
 
     def __init__(self, job: LazyJob) -> None:
-        graph = specialized(job.source, {job.input: job.kind})
+        graph = whole_graph(job.source, {job.input: job.kind}, host_device())
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "plan.json")
             path.write_text(job.plan)

@@ -26,7 +26,6 @@ from brickrt.runtime.cluster.cluster_job import (
     cut_plan,
     input_types,
     job_header,
-    specialized,
     with_usual_rows,
 )
 from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ClusterWorkers, ask_workers
@@ -39,6 +38,7 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.resident import resident_bytes
 from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
+from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_report import StreamReport
 
 JOINED = 32  # results that one task joins
@@ -183,7 +183,7 @@ class _ClusterRun:
         if rows is not None and (rows, strips, spilled) != (job.stream.rows, job.stream.strips, job.stream.spilled):
             self.stream = cut_plan(job.plan, rows, strips, spilled)
             self.memory = self._memory(self.stream, job.candidate.memory.buffers)
-        self._graph = pipeline.as_planned(specialized(source, input_types(opened)))
+        self._graph = pipeline.as_planned(whole_graph(source, input_types(opened), pipeline.engine.spec))
         self.outputs = {
             name: ClusterOutput(
                 str(Path(outputs[name]).absolute()),

@@ -19,6 +19,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.graph.time_budget import not_counted, preparing
 from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
+from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
@@ -85,7 +86,7 @@ def plan_stream(
         raise BrickError(f"device '{pipeline.engine.name}' runs no bands: use device cpu")
     check_input_types(source, types)
     with uncollected():
-        plan = pipeline.plan(whole_graph(source, types), measured=False)
+        plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
     slices, views = find_inplace_slices(plan), view_aliases(plan)
     runtime = _settled_bytes(plan.graph)  # with the graph, whose weights are copies of the model's
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
@@ -176,10 +177,12 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
     )
 
 
-def whole_graph(source: SourceGraph, types: Mapping[str, TensorType]) -> Graph:
-    """The model as one graph of brick operators. Raises BrickError where it is none."""
+def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: DeviceSpec) -> Graph:
+    """The model as one graph of the brick operators that a device has. Raises BrickError where it is none."""
     with preparing():
-        special = specialize(first_stage(source, frozenset(types)), types, {}, addressable=COUNTABLE)
+        special = specialize(
+            first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.recurrences, COUNTABLE
+        )
     if special.need_values:
         names = ", ".join(map(repr, sorted(special.need_values)))
         raise BrickError(f"shapes depend on the values of {names}: such a network is not run band by band")

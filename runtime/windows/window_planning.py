@@ -14,6 +14,7 @@ from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.graph.room import available_bytes
 from brickrt.ops.types import Shape, TensorType
+from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_memory import WORKSPACE, StreamMemory
 from brickrt.runtime.analysis.memory_projection import project
@@ -164,7 +165,7 @@ def _is_taken(source: SourceGraph, name: str, given: TensorType) -> bool:
 
 def _taken(source: SourceGraph, name: str, given: TensorType) -> Graph:
     """The network on windows. Raises BrickError where it takes no such ones, or gives no multiple or fraction."""
-    graph, window = whole_graph(source, {name: given}), given.shape[2:]
+    graph, window = whole_graph(source, {name: given}, host_device()), given.shape[2:]
     _outputs(graph, 1, WindowLayout.of(window, WindowOptions(window)), NO_DECISION)
     return graph
 

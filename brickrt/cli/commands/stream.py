@@ -56,7 +56,8 @@ def is_too_large(request: RunRequest) -> bool:
             tensor = source_of(source, name, text, Pixels())
             types[name] = TensorType(tensor.shape, tensor.dtype)
             tensor.close()
-        plan = _pipeline(request.engine, None).plan(whole_graph(source, types), measured=False)
+        pipeline = _pipeline(request.engine, None)
+        plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
     except BrickError:
         return False  # the run in core takes it, or says what is wrong
     return in_core_bytes(plan) > FREE_SHARE * available_bytes()

@@ -11,11 +11,13 @@ import pytest
 
 from brickrt import load
 from brickrt.ops.types import TensorType
+from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cluster.blocks import EFFICIENCY, SECONDS, block_chunks, block_lengths, cut_blocks, sweep_flops
-from brickrt.runtime.cluster.cluster_job import cut_plan, specialized
+from brickrt.runtime.cluster.cluster_job import cut_plan
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.stream_planning import whole_graph
 from tests.runtime.cluster.helpers import make_case
 
 
@@ -24,7 +26,7 @@ def stream_of(name: str, rows: int, strips: tuple[int, ...] = ()) -> StreamPlan:
     with TemporaryDirectory() as folder:
         case = make_case(Path(folder), name)
         array = np.load(case.input)
-        graph = specialized(load(case.model), {"x": TensorType(array.shape, array.dtype)})
+        graph = whole_graph(load(case.model), {"x": TensorType(array.shape, array.dtype)}, host_device())
     return cut_plan(Pipeline(choose_engine("cpu")).plan(graph), rows, strips)
 
 

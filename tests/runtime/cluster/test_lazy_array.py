@@ -14,10 +14,11 @@ import xarray
 import brickrt
 from brickrt import BrickError, Runtime, lazy, zoo
 from brickrt.ops.types import Boxes, TensorType
-from brickrt.runtime.cluster.cluster_job import specialized
+from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cluster.lazy_array import input_region
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.stream_planning import whole_graph
 from tests.runtime.cluster.helpers import make_case, small_network
 
 
@@ -75,7 +76,7 @@ def test_regions_are_exact():
     """A change of any pixel inside changes the box, and of none outside: on a network without padding to hide it."""
     model = small_network(pooled=False)
     x = some((1, 2, 150, 40))
-    graph = specialized(brickrt.load(model), {"x": TensorType(x.shape, x.dtype)})
+    graph = whole_graph(brickrt.load(model), {"x": TensorType(x.shape, x.dtype)}, host_device())
     plan = Pipeline(choose_engine("cpu")).plan(graph)
     region = input_region(plan.graph, "y", Boxes.one((0, 0, 20, 8), (1, 3, 24, 12)))
     assert region.lo[0].tolist() == [0, 0, 19, 7]

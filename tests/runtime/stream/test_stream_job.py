@@ -13,6 +13,7 @@ from brickrt import zoo
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.last_step import with_argmax, with_threshold
 from brickrt.graph.onnx_import.source import load
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.analysis.memory_projection import project
@@ -24,6 +25,7 @@ from brickrt.runtime.stream.stream_files import opened_job
 from brickrt.runtime.stream.stream_planning import MIB, NOISE, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
+from tests.support.graphs.quantized_models import QuantizedModel
 
 
 def test_api_takes_arrays_and_paths(tmp_path):
@@ -37,6 +39,22 @@ def test_api_takes_arrays_and_paths(tmp_path):
         np.testing.assert_allclose(np.load(report.outputs["y"]), wanted, rtol=1e-5, atol=1e-5)
     runtime.stream(pixels(), tmp_path / "c.npy", max_memory=PLENTY, stored="uint8", scale=40)
     np.testing.assert_allclose(np.load(tmp_path / "c.npy"), np.clip(np.rint(wanted * 40), 0, 255), atol=1)
+
+
+def test_quantized_layers_are_multiplied_as_integers_in_bands_too(tmp_path):
+    m = QuantizedModel(3)
+    first = m.quantized(m.conv(m.quantized("x", 0.03), 0.03, (16, 3, 3, 3), strides=[2, 2]), 0.4)
+    second = m.quantized(m.node("Relu", m.conv(first, 0.4, (16, 16, 3, 3), pads=[1] * 4)), 0.9)
+    model = m.model(m.conv(m.quantized(m.node("Add", first, second), 1.1), 1.1, (8, 16, 1, 1)), (1, 3, 260, 260))
+    x = np.random.default_rng(0).random((1, 3, 260, 260), np.float32) * 6
+    runtime = brickrt.Runtime(model, device="cpu", threads=2)
+    report = runtime.stream(x, tmp_path / "y.npy", max_memory=PLENTY)
+    (wanted,) = runtime.execute({"x": x}).values()
+    np.testing.assert_array_equal(np.load(report.outputs[next(iter(report.outputs))]), wanted)
+    types = {"x": TensorType(x.shape, x.dtype)}
+    streamed = stream_planning.plan_stream(Pipeline(choose_engine("cpu"), PlanOptions(), 2), load(model), types, PLENTY)
+    factors = {streamed.plan.graph.ins(n)[0].dtype for n in streamed.plan.graph.nodes if isinstance(n.op, Conv)}
+    assert factors == {np.dtype(np.uint8)}
 
 
 @pytest.mark.parametrize(
@@ -165,7 +183,9 @@ def test_last_steps_that_make_no_sense(join):
 @pytest.mark.parametrize("model", [two_layers, pools])
 def test_memory_of_a_run_in_core_is_known_without_lowering(model):
     source, pipeline = load(model(size=128)), Pipeline(choose_engine("cpu"), PlanOptions(), 1)
-    plan = pipeline.plan(whole_graph(source, {"x": TensorType((1, 3, 128, 128), np.dtype(np.float32))}))
+    plan = pipeline.plan(
+        whole_graph(source, {"x": TensorType((1, 3, 128, 128), np.dtype(np.float32))}, pipeline.engine.spec)
+    )
     lowered = project(pipeline.lower(plan), 1)
     constants = sum(array.nbytes for array in plan.graph.constants.values())
     assert in_core_bytes(plan) - constants == pytest.approx(lowered.arena + lowered.ends, rel=0.1)

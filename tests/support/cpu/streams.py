@@ -31,7 +31,7 @@ def plan_of(model: onnx.ModelProto, exact: bool = True, threads: int = 2) -> Pla
     source = load(model)
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(exact=exact), threads)
     types = {name: TensorType(tuple(info.shape), info.dtype) for name, info in source.inputs.items()}
-    return pipeline.plan(whole_graph(source, types))
+    return pipeline.plan(whole_graph(source, types, pipeline.engine.spec))
 
 
 def planner_of(plan: Plan) -> StreamPlanner:
