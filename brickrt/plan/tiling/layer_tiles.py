@@ -13,7 +13,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS, chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.move import View
+from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce
@@ -23,6 +23,7 @@ from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.strassen import LEVELS, strassen_brick
 from brickrt.plan.cost.tile_products import TILES
+from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import quotients
 from brickrt.plan.tiling.gpu_tiles import gpu_brick
 from brickrt.plan.tiling.tile_bricks import tile_brick
@@ -56,7 +57,7 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
         return _image_brick(cost, k, list(whole), want)
     if isinstance(node.op, MatMul):
         return _product_brick(cost, k, list(whole), want)
-    return _plain_brick(list(whole), want, cost.device.cores, _reduced(node.op))
+    return _plain_brick(list(whole), want, cost.device, node.op)
 
 
 def _wanted_tasks(cost: CostModel, k: int) -> int:
@@ -265,22 +266,30 @@ def _recurrent_brick(brick: list[int], want: int, cores: int) -> Shape:
     return tuple(brick)
 
 
-def _plain_brick(brick: list[int], want: int, cores: int, reduced: Sequence[int]) -> Shape:
-    """Cuts leading dimensions, those of what is `reduced` only while cores have nothing to do; the last only where it
+def _plain_brick(brick: list[int], want: int, device: DeviceSpec, op: Op) -> Shape:
+    """Cuts leading dimensions, those that are cut last only while cores have nothing to do; the last only where it
     holds all elements."""
-    last = brick[-1]
+    last, cut_last, unit = brick[-1], *_cut_last(op, device)
     if math.prod(brick[:-1]) > 1:
-        want = _cut_leading(brick, [axis for axis in range(len(brick) - 1) if axis not in reduced], want, cores)
-        _cut_leading(brick, [axis for axis in range(len(brick) - 1) if axis in reduced], min(want, cores), cores)
+        want = _cut_leading(brick, [axis for axis in range(len(brick) - 1) if axis not in cut_last], want, device.cores)
+        late = [axis for axis in range(len(brick) - 1) if axis in cut_last]
+        _cut_leading(brick, late, min(want, device.cores), device.cores, unit)
     elif last >= 2 * CHUNK:
         brick[-1] = max(CHUNK, -(-last // want))
     return tuple(brick)
 
 
-def _cut_leading(brick: list[int], axes: Sequence[int], want: int, cores: int) -> int:
-    """Cuts `axes` in order until there are about `want` parts; returns how many are still wanted of each."""
+def _cut_last(op: Op, device: DeviceSpec) -> tuple[Shape, int]:
+    """The axes of which an operator reads more than it needs where they are cut, and the multiple at which they may be:
+    what it reduces, and what lies side by side in what it turns, of which vectors are read."""
+    return ((op.perm.index(len(op.perm) - 1),), device.lanes) if isinstance(op, Transpose) else (_reduced(op), 1)
+
+
+def _cut_leading(brick: list[int], axes: Sequence[int], want: int, cores: int, unit: int = 1) -> int:
+    """Cuts `axes` in order, at multiples of `unit`, until there are about `want` parts; returns how many are still
+    wanted of each."""
     for axis in axes:
         extent = brick[axis]
-        brick[axis] = _edge(extent, want, cores)
+        brick[axis] = _edge(extent, want, cores, unit)
         want = _left(want, extent, brick[axis])
     return want

@@ -7,7 +7,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import HALVES, register_type, type_suffix, vector
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, HALVES, fill, register_type, vector
 from brickrt.ops.expr import BOOL
 from brickrt.ops.types import is_floating
 
@@ -58,5 +58,14 @@ def _float_to_int(f: FunctionEmitter, x: ir.Value, target: np.dtype) -> ir.Value
 
 
 def _saturate(f: FunctionEmitter, name: str, x: ir.Value, width: int) -> ir.Value:
-    kind = vector(ir.IntType(width), lanes_of(x))
-    return f.intrinsic(f"llvm.{name}.sat.{type_suffix(kind)}.{type_suffix(x.type)}", kind, x)
+    """The nearest integer towards 0, the last one for what is beyond, 0 for what is no number. LLVM's own saturating
+    casts take the lanes of a vector one by one; its plain ones are undefined for what does not fit."""
+    signed, whole = name == "fptosi", vector(ir.IntType(width), lanes_of(x))
+    least, beyond = (-(2.0 ** (width - 1)), 2.0 ** (width - 1)) if signed else (0.0, 2.0**width)
+    number = np.float32 if FLOAT in (x.type, getattr(x.type, "element", None)) else np.float64
+    low, most, too_much = (fill(x.type, float(v)) for v in (least, np.nextafter(number(beyond), number(0)), beyond))
+    inside = f.b.select(f.b.fcmp_ordered(">", x, low), x, low)
+    inside = f.b.select(f.b.fcmp_ordered("<", inside, most), inside, most)
+    found = (f.b.fptosi if signed else f.b.fptoui)(inside, whole)
+    found = f.b.select(f.b.fcmp_ordered(">=", x, too_much), fill(whole, int(beyond) - 1), found)
+    return f.b.select(f.b.fcmp_unordered("uno", x, x), fill(whole, 0), found) if signed else found

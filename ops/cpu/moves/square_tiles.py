@@ -11,6 +11,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.index_arithmetic import is_folded
 from brickrt.ops.cpu.emit.llvm_types import I1, Index
 from brickrt.ops.cpu.moves.few_rows import WIDE, WORD, FewRows
+from brickrt.ops.cpu.moves.interleaved import Interleaved, lie_by_turns
 from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest, merge, strips, zero_of
 
 
@@ -65,6 +66,12 @@ class Tiles:
             words = FewRows(self.mover, int(rows), a.src)
             words.emit(src, dst, columns)
             return
+        if self._is_apart(rows):
+            Interleaved(self.mover, b.size, b.dst, self.side).apart(src, dst, rows)
+            return
+        if self._is_together(columns):
+            Interleaved(self.mover, a.size, a.src, self.side).together(src, dst, columns)
+            return
         if not self.mover.masks and (rows, columns) != (self.side, self.side):
             self.mover.scalars(
                 src, dst, [CopyLoop(0, columns, 1, b.dst, self.side), CopyLoop(0, rows, a.src, 1, self.side)]
@@ -72,6 +79,14 @@ class Tiles:
             return
         lines = self._read(src, rows, columns)
         self._write(turn(f, lines), dst, rows, columns)
+
+    def _is_apart(self, rows: Index) -> bool:
+        """Whether the source has the few columns by turns, and `rows` of each can be moved together."""
+        return lie_by_turns(self.along, self.across, self.across.src) and (self.mover.masks or rows == self.side)
+
+    def _is_together(self, columns: Index) -> bool:
+        """Whether the destination has the few rows by turns, and `columns` of each can be moved together."""
+        return lie_by_turns(self.across, self.along, self.along.dst) and (self.mover.masks or columns == self.side)
 
     def _makes_words(self, rows: Index, columns: Index) -> bool:
         """Whether the tile's few bytes of each column are a word, and the rest of a block is nobody's."""

@@ -15,7 +15,7 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, VOID, vector
 from brickrt.ops.expr import COMPARE, TEST, Expr, apply, arg, cast, const
 from brickrt.ops.operators.map import Map
 from brickrt.ops.types import Boxes
-from tests.support.cpu.harness import AVX2, HOST, check
+from tests.support.cpu.harness import AVX2, HOST, check, run_kernel
 
 FLOATS = ["float16", "float32", "float64"]
 SIGNED = ["int8", "int16", "int32", "int64"]
@@ -151,6 +151,19 @@ def test_casts_of_floats_out_of_range_do_not_trap(target):
     x = arg(0, "float32")
     expr = apply("where", apply("isnan", apply("mul", x, const(0, "float32"))), const(1, target), cast(x, target))
     compare(expr, np.array([np.inf, -np.inf, np.nan, 3] * 5, np.float32))
+
+
+@pytest.mark.parametrize("isa", [HOST, AVX2], ids=["avx512", "avx2"])
+@pytest.mark.parametrize("source", ["float32", "float64"])
+@pytest.mark.parametrize("target", ["int32", "int64", "uint64"])
+def test_casts_of_floats_saturate(source, target, isa):
+    """The same for any number of lanes: the first 16 are whole vectors, what is left is not."""
+    limits, kind = np.iinfo(target), np.dtype(source).type
+    below = np.nextafter(kind(float(limits.max) + 1), kind(0))
+    x = np.array([np.inf, -np.inf, np.nan, 1e30, -1e30, below, -0.9, 0.9, 2.5, float(limits.min)] * 3, source)
+    least = limits.min or 1 << 63  # negative numbers become unsigned as the signed ones of their bits
+    wanted = [limits.max, least, 0, limits.max, least, int(below), 0, 0, 2, limits.min] * 3
+    assert run_kernel(Map(cast(arg(0, source), target)), [x], Boxes.whole(x.shape), isa).tolist() == wanted
 
 
 def test_cast_to_half_rounds():

@@ -33,6 +33,15 @@ TILED = [  # by tiles of vectors, which are others on each instruction set
     ((2, 3, 19, 18), (0, 2, 3, 1)),
     ((2, 19, 18, 3), (0, 3, 1, 2)),
 ]
+INTERLEAVED = [  # full vectors of lines that lie by turns in one memory
+    ((2, 53, 2), (0, 2, 1)),
+    ((2, 5, 13, 3), (0, 3, 1, 2)),
+    ((67, 8), (1, 0)),
+    ((2, 3, 16, 4, 5), (4, 0, 1, 2, 3)),
+    ((4, 3, 70), (0, 2, 1)),
+    ((2, 8, 53), (0, 2, 1)),
+    ((1, 4, 2, 3, 18), (0, 1, 3, 4, 2)),
+]
 FEW = [
     ((5,), (0,)),
     ((1, 7, 4, 21), (0, 2, 1, 3)),
@@ -45,7 +54,7 @@ FEW = [
 @pytest.mark.parametrize(
     ("shape", "perm", "isa"),
     [
-        *((*each, isa) for each in TILED for isa in (HOST, AVX2)),
+        *((*each, isa) for each in TILED + INTERLEAVED for isa in (HOST, AVX2)),
         *((*each, (HOST, AVX2)[k % 2]) for k, each in enumerate(FEW)),
     ],
 )
@@ -56,6 +65,12 @@ def test_transpose(shape, perm, isa):
 @pytest.mark.parametrize(("dtype", "isa"), WIDTHS)
 def test_transpose_of_every_width(dtype, isa):
     check_few(Transpose((0, 2, 1)), [sample((2, 19, 37), dtype)], isa)
+
+
+@pytest.mark.parametrize(("dtype", "isa"), WIDTHS)
+def test_lines_by_turns_of_every_width(dtype, isa):
+    check_few(Transpose((0, 2, 1)), [sample((2, 53, 3), dtype)], isa)
+    check_few(Transpose((0, 2, 1)), [sample((2, 5, 53), dtype)], isa)
 
 
 @pytest.mark.parametrize("isa", ISAS)
