@@ -60,13 +60,17 @@ BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
 _BUILDERS: dict[tuple[str, str], BuilderFunction] = {}
 
 
-def builds(*op_types: str, domain: str = "") -> Callable[[BuilderFunction], BuilderFunction]:
+def builds(*op_types: str, domain: str = "", replaces: bool = False) -> Callable[[BuilderFunction], BuilderFunction]:
     """Registers a builder: a function `f(b, node)` that emits operators and returns the tensor names of the outputs.
 
-    It returns '' for an output that nobody reads, and raises `Unsupported` where the node must run on the host.
+    It returns '' for an output that nobody reads, and raises `Unsupported` where the node must run on the host. Raises
+    ValueError where an operator has a builder already, unless this one `replaces` it.
     """
 
     def register(function: BuilderFunction) -> BuilderFunction:
+        twice = [op_type for op_type in op_types if (domain, op_type) in _BUILDERS]
+        if twice and not replaces:
+            raise ValueError(f"{', '.join(twice)} has a builder already: say replaces=True where it is to be replaced")
         for op_type in op_types:
             _BUILDERS[domain, op_type] = function
         return function
