@@ -129,7 +129,7 @@ def table(rows: Sequence[SubgraphFigures], width: int, height: int, by_time: boo
     shown = rows if few and not by_time else sorted(rows, key=lambda row: -row.busy_us)
     name = max(8, width - 66)
     head = f"{'#':>3} {'layers':{name}} {'strategy':9} {'brick':13} {'Δ':>4} {'ρ':>5}"
-    head += f" {'ms':>7} {'share':>5} {'GF/s':>5} {'GB/s':>4}"
+    head += f" {'mean ms':>7} {'share':>5} {'GF/s':>5} {'GB/s':>4}"
     return [line((head, "bold")), *(_row(row, name) for row in shown[: height - 1])]
 
 

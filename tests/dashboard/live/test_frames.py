@@ -35,6 +35,7 @@ def test_the_overview_says_it_all(run):
         "strategy",
         "brick",
         "share",
+        "mean ms",
         "GF/s",
         "GB/s",
         "first",
