@@ -31,7 +31,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec, host_device
 from brickrt.plan.plan import make_plan
-from brickrt.runtime.cache.saved_plan import plan_text
+from brickrt.runtime.cache.saved_plan import plan_file_text
 
 SIZES = ELEVEN | {"nafnet": 1024}
 SPIN = "while True: pass"
@@ -114,7 +114,7 @@ def main() -> None:
     several = False
     for name in asked.networks.split(","):
         graph = graph_of(name)
-        texts = [plan_text(graph, make_plan(graph, device)) for device in devices]
+        texts = [plan_file_text(graph, make_plan(graph, device)) for device in devices]
         digests = sorted({hashlib.sha256(text.encode()).hexdigest()[:16] for text in texts})
         several |= len(digests) > 1
         print(f"{name:14} {len(digests)} plans of {len(found)} calibrations: {' '.join(digests)}")

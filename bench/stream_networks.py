@@ -34,7 +34,6 @@ from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.stream.boxes_io import ArraySink, ArraySource
 from brickrt.runtime.stream.resident import resident_bytes
 from brickrt.runtime.stream.stream_planning import PlannedStream, plan_stream
 from brickrt.runtime.stream.stream_program import StreamProgram
@@ -204,12 +203,25 @@ def _may_cut(planned: PlannedStream) -> bool:
     return StreamPlanner.of(plan, find_inplace_slices(plan), view_aliases(plan)).may_cut
 
 
+class _ArrayBoxes:
+    """Reads boxes of an array, or writes them."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def read(self, lo: Extents, out: np.ndarray) -> None:
+        out[...] = self.array[tuple(slice(a, a + n) for a, n in zip(lo, out.shape, strict=True))]
+
+    def write(self, lo: Extents, array: np.ndarray) -> None:
+        self.array[tuple(slice(a, a + n) for a, n in zip(lo, array.shape, strict=True))] = array
+
+
 def _run(planned: PlannedStream, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     graph = planned.plan.graph
     program = StreamProgram(planned.candidate.plan, host_isa(choose_engine("cpu").spec), 2, graph.constants)
     outputs = {name: np.full(graph.types[name].shape, 77, graph.types[name].dtype) for name in graph.outputs}
-    sources = {name: ArraySource(arrays[name]) for name in graph.inputs}
-    program.run(Files(sources, {name: ArraySink(array) for name, array in outputs.items()}))
+    sources = {name: _ArrayBoxes(arrays[name]) for name in graph.inputs}
+    program.run(Files(sources, {name: _ArrayBoxes(array) for name, array in outputs.items()}))
     return outputs
 
 

@@ -26,7 +26,7 @@ from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions, Strategy
-from brickrt.plan.plan import Plan, make_plan, other_subgraphs, with_subgraphs
+from brickrt.plan.plan import Plan, make_plan, plan_subgraphs, with_subgraphs
 from brickrt.runtime.engines import choose_engine, cpu_tuner
 from brickrt.runtime.lowering.lower import lower
 
@@ -67,7 +67,7 @@ def measure(name: str, seconds: float, threads: int, rounds: int) -> dict[str, A
     took = time.perf_counter() - began
     plans = {"as modelled": modelled, "tuned": tuned}
     for strategy in STRATEGIES:
-        plans[strategy] = with_subgraphs(modelled, other_subgraphs(modelled, options=PlanOptions(strategy)))
+        plans[strategy] = with_subgraphs(modelled, plan_subgraphs(modelled, options=PlanOptions(strategy)))
     runs = {what: runner(plan, threads) for what, plan in plans.items()}
     times: dict[str, list[float]] = {what: [] for what in runs}
     for number in range(rounds + 1):

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from brickrt.dashboard.live.frame_state import TrafficComparison
-from brickrt.plan.plan import Plan, other_subgraphs, with_subgraphs
+from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
 from brickrt.runtime.analysis.cache_simulator import Locality
 from brickrt.runtime.analysis.modelled_traffic import locality
 from brickrt.runtime.execution.report import Report
@@ -34,7 +34,7 @@ def _compared(stages: tuple[TaskGraph, ...]) -> TrafficComparison:
 def _layer_by_layer(plan: Plan) -> Plan:
     """The same graph with the same layouts and algorithms, no layers merged."""
     alone = replace(plan, options=replace(plan.options, strategy="layerwise", rules="model"))
-    return with_subgraphs(alone, other_subgraphs(alone, algorithms=plan.algorithms))
+    return with_subgraphs(alone, plan_subgraphs(alone, algorithms=plan.algorithms))
 
 
 def mean_reuse(stages: Sequence[Locality]) -> float:

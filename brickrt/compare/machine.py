@@ -22,7 +22,7 @@ def machine(spec: DeviceSpec) -> dict[str, Any]:
         "cpu": spec.name,
         "python": platform.python_version(),
         "system": platform.platform(),
-        "libraries": {name: found for name in LIBRARIES if (found := _version(name))},
+        "libraries": {name: found for name in LIBRARIES if (found := installed_version(name))},
         "device": spec.to_dict(),
     }
 
@@ -39,7 +39,8 @@ def _commit() -> str | None:
         return None
 
 
-def _version(package: str) -> str | None:
+def installed_version(package: str) -> str | None:
+    """The version of a package that is installed, None where it is not."""
     try:
         return version(package)
     except PackageNotFoundError:

@@ -20,8 +20,10 @@ Rules = Literal["model", "brickdl", "unfused"]
 operator of its own, which runs by itself."""
 
 Precision = Literal["fp32", "tf32", "fp16", "bf16"]
+"""How a device computes what the model has in float32: a GPU in any of these."""
+
 CpuPrecision = Literal["fp32", "bf16"]
-"""How a GPU computes what the model has in float32."""
+"""The precisions that a CPU has."""
 
 
 @dataclass(frozen=True)

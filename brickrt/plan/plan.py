@@ -122,7 +122,7 @@ def make_plan(
     elif options.strategy in ("auto", "fused") and options.rules == "model":  # the others have no fused bricks
         graph, layouts = split_gpu_reductions(graph, layouts, device)
     plan = Plan(graph, layouts, device, options)
-    return with_subgraphs(plan, other_subgraphs(plan) if decided is None else decided)
+    return with_subgraphs(plan, plan_subgraphs(plan) if decided is None else decided)
 
 
 def with_subgraphs(plan: Plan, subgraphs: tuple[Subgraph, ...]) -> Plan:
@@ -133,14 +133,17 @@ def with_subgraphs(plan: Plan, subgraphs: tuple[Subgraph, ...]) -> Plan:
     return replace(plan, subgraphs=subgraphs, algorithms={k: name for k, name in named if name != DIRECT})
 
 
-def other_subgraphs(
+def plan_subgraphs(
     plan: Plan,
     device: DeviceSpec | None = None,
     options: PlanOptions | None = None,
     algorithms: Mapping[int, str] | None = None,
 ) -> tuple[Subgraph, ...]:
-    """The subgraphs that a plan's graph gets for a device with other figures of the same kind, by other options, or
-    with other algorithms, by node index, than those that are modelled fastest."""
+    """The subgraphs of a plan's graph, chosen anew, each with its algorithms and partial reductions.
+
+    Without more they are those that a new plan gets. Tuning and comparisons ask for others: for a `device` of the same
+    kind with other figures, by other `options`, or with other `algorithms`, by node index, than those modelled fastest.
+    """
     from brickrt.plan.cost.conv_algorithms import choose_algorithms
     from brickrt.plan.cost.cost_model import CostModel
     from brickrt.plan.merging.split_reductions import attach_partial_reductions

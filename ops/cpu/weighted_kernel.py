@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 
 
 @dataclass(frozen=True)
@@ -15,7 +14,7 @@ class WeightedKernel(Kernel):
     """Input 1 are the weights, [M, C, taps…] or [K, N], and input 2 the bias, if there is one. Packed, they follow from
     channels and columns, which are sizes where the code does not know those of input and output."""
 
-    op: Conv | ConvTranspose | MatMul
+    op: Product
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """See `Kernel`; of weights and bias, channels and columns alone."""

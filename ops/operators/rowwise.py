@@ -18,7 +18,7 @@ from brickrt.ops.epilogue import check_args, check_operands, count_applies
 from brickrt.ops.expr import Expr
 from brickrt.ops.operators.reduce import COMBINE
 from brickrt.ops.regions import box_shape, operand_region, settle
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes, Shape, TensorType
 
 
 @dataclass(frozen=True)
@@ -115,3 +115,9 @@ class Rowwise(Op):
         """All sweeps and the Map, per element."""
         sweeps = sum(1 + count_applies(step.pre) for step in self.steps)
         return (sweeps + count_applies(self.kept) + count_applies(self.expr)) * out.size
+
+
+def reduced_axes(op: Op) -> Shape:
+    """The axes along which an operator reads all for a part of what it gives: statistics of whole rows are applied to
+    each element. Kernels get them whole."""
+    return op.axes if isinstance(op, Rowwise) else ()

@@ -16,7 +16,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.move import Take
 from brickrt.ops.operators.pool import Pool
 from brickrt.plan.cost.conv_algorithms import weight_growth
-from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
+from brickrt.plan.cost.product_counts import peak_ratio, peak_work
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
@@ -82,7 +82,7 @@ def _work(tasks: TaskGraph, subgraph: Subgraph, nodes: Sequence[int]) -> LeastWo
     operations = products = 0.0
     for k in nodes:
         node = graph.nodes[k]
-        product = 2 * multiply_adds(graph, node, plan.algorithms.get(k))
+        product = 2 * peak_work(graph, node, plan.algorithms.get(k))
         operations += product or node.op.flops(graph.ins(node), graph.out(node))
         if product:
             products += product / peak_ratio(graph.ins(node)[0].dtype, plan.device, plan.options.precision)

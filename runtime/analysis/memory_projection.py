@@ -14,7 +14,6 @@ from brickrt.ops.types import is_floating
 from brickrt.plan.device.machine import GIB, memory_bytes
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-FLOAT_BYTES = 4  # of weights as algorithms other than the direct one read them
 DEFINED_PER_SECOND, WHOLE_NUMBERS_PER_SECOND = 1 << 34, 1 << 30
 """Operations of definitions in NumPy: of float64, as in products of matrices, and of integers."""
 WINDOW_TAPS_PER_SECOND = 1 << 17
@@ -29,18 +28,28 @@ RECORD_WORDS = 24  # of a step's record, about
 @dataclass(frozen=True)
 class MemoryProjection:
     """Bytes of constants as the kernels read them, tensors in the arena, scratch of all workers, argument tables with
-    dependencies, and (`ends`, as `brickrt plan` prints it) inputs and outputs."""
+    dependencies, and (`io`) inputs and outputs."""
 
     constants: int = 0
     arena: int = 0
     scratch: int = 0
     tables: int = 0
-    ends: int = 0
+    io: int = 0
 
     @property
     def total(self) -> int:
         """All bytes of a run."""
-        return self.constants + self.arena + self.scratch + self.tables + self.ends
+        return self.constants + self.arena + self.scratch + self.tables + self.io
+
+    def to_dict(self) -> dict[str, int]:
+        """The parts as `brickrt plan` names them."""
+        return {
+            "constants": self.constants,
+            "arena": self.arena,
+            "scratch": self.scratch,
+            "tables": self.tables,
+            "ends": self.io,
+        }
 
 
 def _transformed(tasks: TaskGraph) -> int:
@@ -64,7 +73,7 @@ def project(tasks: TaskGraph, threads: int) -> MemoryProjection:
         arena=tasks.arena_bytes,
         scratch=tasks.scratch_bytes * threads,
         tables=8 * (RECORD_WORDS * steps + 3 * len(tasks) + len(tasks.deps)),
-        ends=sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)),
+        io=sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)),
     )
 
 

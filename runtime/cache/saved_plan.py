@@ -41,8 +41,9 @@ class PlanFile:
     subgraphs: tuple[Subgraph, ...]
 
 
-def plan_text(graph: Graph, plan: Plan) -> str:
-    """The file of a plan. `graph` is what was planned: as specialized, in the precision of the options."""
+def plan_file_text(graph: Graph, plan: Plan) -> str:
+    """The text of a plan's file, in JSON. `graph` is what was planned: as specialized, in the precision of the
+    options."""
     digest = plan_digest(graph, plan.device, plan.options)
     file = PlanFile(VERSION, planning_code(), plan.device, plan.options, _inputs(graph), digest, plan.subgraphs)
     content = asdict(file)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator
 
 from brickrt.ops.types import Shape
@@ -14,6 +13,7 @@ from brickrt.plan.cost.conv_algorithms import (
     keeps_algorithm,
     possible_algorithms,
 )
+from brickrt.plan.geometry.bricks import brick_count
 from brickrt.plan.plan import Plan
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.parse_json import parse_json, read_as
@@ -55,7 +55,7 @@ def _faults(plan: Plan, subgraph: Subgraph) -> Iterator[str]:
         yield "a brick that is empty or larger than its tensor"
     elif not _fits(subgraph.band, subgraph.brick):
         yield "a band that is empty or larger than the brick"
-    elif subgraph.bricks != math.prod(-(-size // edge) for size, edge in zip(shapes[-1], subgraph.brick, strict=True)):
+    elif subgraph.bricks != brick_count(shapes[-1], subgraph.brick):
         yield "another number of bricks"
 
 

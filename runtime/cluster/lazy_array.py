@@ -17,7 +17,7 @@ from brickrt.graph.onnx_import.source import Model, SourceGraph, load
 from brickrt.ops.types import Boxes, Shape, TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
-from brickrt.runtime.cache.saved_plan import plan_text
+from brickrt.runtime.cache.saved_plan import plan_file_text
 from brickrt.runtime.cluster.cluster_job import cut_plan
 from brickrt.runtime.cluster.lazy_task import LazyJob, Piece, run_chunk
 from brickrt.runtime.engines import choose_engine
@@ -95,7 +95,7 @@ def _planned(source: SourceGraph, array: Any, exact: bool) -> tuple[LazyJob, Str
     stream = cut_plan(plan, rows, strips)
     if stream.swept.passes > 1 or stream.swept.collected or stream.plan.graph.outputs[0] not in stream.swept.level:
         raise BrickError("a node of the model needs all rows at once: run it from files to files, by run_on_cluster")
-    text = plan_text(graph, plan)
+    text = plan_file_text(graph, plan)
     digest = hashlib.sha256(text.encode() + f"{rows} {strips}".encode())
     for constant, values in sorted(graph.constants.items()):
         digest.update(constant.encode() + np.ascontiguousarray(values).tobytes())

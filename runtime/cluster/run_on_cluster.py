@@ -16,7 +16,7 @@ from brickrt.plan.device.machine import instruction_set
 from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_memory import StreamMemory, project_stream
 from brickrt.plan.stream.stream_plan import StreamPlan
-from brickrt.runtime.cache.saved_plan import SavedPlan, plan_text
+from brickrt.runtime.cache.saved_plan import SavedPlan, plan_file_text
 from brickrt.runtime.cluster.block_task import end_job, join_rows, run_block
 from brickrt.runtime.cluster.blocks import Block, block_chunks, block_lengths, cut_blocks
 from brickrt.runtime.cluster.cluster_job import (
@@ -198,7 +198,7 @@ class _ClusterRun:
         if self.options.length is not None:
             chosen = (self.options.length,) * len(chosen)
         self.lengths = tuple(then.get("lengths", chosen))
-        self._then, self._plan_text = then, plan_text(self._graph, job.plan)
+        self._then, self._plan_file_text = then, plan_file_text(self._graph, job.plan)
 
     def _scratch(self, outputs: Mapping[str, Any]) -> Path:
         """Where spilled tensors are."""
@@ -281,7 +281,7 @@ class _ClusterRun:
         """Writes what workers need to know, the header last."""
         if isinstance(self.model, bytes):
             self.folder.write(self.folder.model.name, self.model)
-        self.folder.write(self.folder.plan.name, self._plan_text.encode())
+        self.folder.write(self.folder.plan.name, self._plan_file_text.encode())
         cut = {"rows": self.stream.rows, "strips": self.stream.strips, "lengths": self.lengths}
         cut |= {"spilled": self.stream.spilled}
         self.folder.write_header({"run": self.job.run, "digests": self.job.header, **cut})

@@ -19,7 +19,7 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.plan.options import PlanOptions, Precision, check_options
 from brickrt.plan.plan import Plan
-from brickrt.runtime.cache.saved_plan import plan_text
+from brickrt.runtime.cache.saved_plan import plan_file_text
 from brickrt.runtime.compiled.file_header import CodeRecord, CompiledHeader, TensorRecord, words_digest
 from brickrt.runtime.compiled.object_files import LinkedCode, link
 from brickrt.runtime.compiled.processor import machine
@@ -102,7 +102,7 @@ def compile_model(
         raise BrickError(f"model '{source.name}' computes nothing from its inputs: {WHOLE}")
     values = OwnedConstants(tasks, constants)
     parts = _compiled(tasks, values, chosen.isa, pipeline.compiling)
-    return CompiledContent(_header(source, plan, tasks, parts, chosen, plan_text(graph, plan)), _sections(parts))
+    return CompiledContent(_header(source, plan, tasks, parts, chosen, plan_file_text(graph, plan)), _sections(parts))
 
 
 def _types(source: SourceGraph, shapes: Mapping[str, Shape]) -> dict[str, TensorType]:

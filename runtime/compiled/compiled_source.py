@@ -96,7 +96,7 @@ def model_source(model: SourceGraph | Model) -> SourceGraph:
         header = opened.header
     proto = onnx.ModelProto(producer_name="brickrt")
     proto.graph.name = header.name
-    infos = [{name: record.info for name, record in ends.items()} for ends in (header.inputs, header.outputs)]
+    infos = [{name: record.info for name, record in records.items()} for records in (header.inputs, header.outputs)]
     size = path.stat().st_size
     return CompiledSource(header.name, infos[0], {}, infos[1], {}, (), {}, proto, size, path)
 
@@ -112,8 +112,8 @@ def compiled_pipeline(source: CompiledSource, threads: int, asked: Mapping[str, 
 def _tasks(model: CompiledModel) -> TaskGraph:
     """The tasks, of a plan whose nodes are not known."""
     header, tables = model.header, model.program.tables
-    ends = {**header.inputs, **header.outputs}
-    types = {name: TensorType(record.shape, np.dtype(record.dtype)) for name, record in ends.items()}
+    records = {**header.inputs, **header.outputs}
+    types = {name: TensorType(record.shape, np.dtype(record.dtype)) for name, record in records.items()}
     graph = Graph((), types, {}, header.reads, header.writes)
     count = len(tables.dep_offsets) - 1
     return TaskGraph(Plan(graph, {}, host_device(UNASKED)), tables.dep_offsets, tables.deps, np.zeros(count, np.int64))

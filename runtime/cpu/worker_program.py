@@ -28,7 +28,7 @@ _ZEROS = np.zeros(len(at.SUMS), np.int64).data
 class WorkerTables:
     """What does not depend on this process or its number of threads, int64: `first_step` [T + 1] of each task, where
     each step's record begins, the records; what tasks wait for, in CSR form; `places` [T], float64, of tasks in their
-    tensors; how many inputs and outputs there are."""
+    tensors; `io_count` inputs and outputs."""
 
     first_step: np.ndarray
     step_at: np.ndarray
@@ -36,7 +36,7 @@ class WorkerTables:
     dep_offsets: np.ndarray
     deps: np.ndarray
     places: np.ndarray
-    ends: int
+    io_count: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +70,7 @@ class WorkerProgram:
         self._queue_at, self._queue = queues(tables.places, self.threads)
         self._words = np.zeros(max(len(tables.dep_offsets) - 1, 1), np.int64)
         self._epoch, self._lock = 0, threading.Lock()
-        self._io = IoAddresses(tables.ends)
+        self._io = IoAddresses(tables.io_count)
         shared = self._shared()
         self._context = shared.data  # of which Python sets single words, fast
         self._bases, self._placed = self._tables_of_bases(), 0

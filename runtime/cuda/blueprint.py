@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
@@ -52,14 +51,6 @@ class Blueprint:
     units: Units
     tables: ProgramTables
     extra: Sequence[GroupSteps]
-
-    @cached_property
-    def base_bytes(self) -> list[int]:
-        """Sizes of what the bases point to: one block's scratch, arena, constants, inputs and outputs."""
-        graph = self.tasks.plan.graph
-        io = (graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
-        scratch = max([self.tasks.scratch_bytes, *self.tasks.fused_bytes.values()])
-        return [scratch, self.arena_bytes, self.arguments.packed.nbytes, *io]
 
 
 def draw_up(

@@ -46,7 +46,7 @@ class CompiledStage:
         return self.program.held if self.program else {}
 
     @cached_property
-    def ends(self) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[int, ...], np.dtype], ...]]:
+    def io_types(self) -> tuple[tuple[str, ...], tuple[tuple[str, tuple[int, ...], np.dtype], ...]]:
         """What its program reads, and what it writes with shapes and types."""
         graph = self.plan.graph
         made = ((name, tuple(graph.types[name].shape), graph.types[name].dtype) for name in graph.outputs)

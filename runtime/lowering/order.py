@@ -13,10 +13,11 @@ import numpy as np
 
 from brickrt.ops.cpu.fixed_function import fixed_function
 
-# Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
-# height of the stack, whose top is the task met a second time.
 FEW = 4096
 """Tasks and dependencies that Python has walked before a process has compiled the walk."""
+
+# Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
+# height of the stack, whose top is the task met a second time.
 _WALK = """
 define i64 @walk(ptr noalias %offsets, ptr noalias %deps, ptr noalias %roots, i64 %n_roots,
                  ptr noalias %mark, ptr noalias %stack, ptr noalias %cursor, ptr noalias %order) {

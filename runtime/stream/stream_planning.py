@@ -198,13 +198,13 @@ def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: Devi
 def in_core_bytes(plan: Plan) -> int:
     """About what a run takes that holds inputs, outputs and everything stored between subgraphs whole."""
     graph, slices, views = plan.graph, find_inplace_slices(plan), view_aliases(plan)
-    ends = {*graph.inputs, *graph.outputs}
+    io = {*graph.inputs, *graph.outputs}
     users: dict[str, list[int]] = {}
     for s, unit in enumerate(plan.subgraphs):
         inner = {graph.nodes[k].output for k in unit.nodes[:-1]} if unit.strategy == "padded" else set()
         for k in unit.members:
             for name in (*graph.nodes[k].inputs, graph.nodes[k].output):
-                if name not in inner | ends and name not in graph.constants:
+                if name not in inner | io and name not in graph.constants:
                     users.setdefault(name, []).append(s)
     sizes = {
         n: 0
@@ -215,7 +215,7 @@ def in_core_bytes(plan: Plan) -> int:
     }
     lives = [Lifetime(name, sizes[name], at[0], at[-1], tuple(dict.fromkeys(at))) for name, at in users.items()]
     constants = sum(array.nbytes for array in graph.constants.values())
-    return arena_size(lives) + sum(graph.types[name].nbytes for name in ends) + constants
+    return arena_size(lives) + sum(graph.types[name].nbytes for name in io) + constants
 
 
 def _writing(plan: Plan, axes: RowAxes) -> int:

@@ -151,8 +151,8 @@ class StreamReport(BoundedReport):
 def tall(plan: StreamPlan) -> int:
     """Rows of the tallest input or output that is swept."""
     graph, swept = plan.plan.graph, plan.swept
-    ends = [name for name in (*graph.inputs, *graph.outputs) if name in swept.level]
-    return max((graph.types[name].shape[swept.axes.of(name)] for name in ends), default=0)
+    io = [name for name in (*graph.inputs, *graph.outputs) if name in swept.level]
+    return max((graph.types[name].shape[swept.axes.of(name)] for name in io), default=0)
 
 
 def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spilling | None = None) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import cast
 
 from brickrt.plan.cost.conv_algorithms import DIRECT, EXACT_ALGORITHMS, constant_bytes, layer_us, possible_algorithms
 from brickrt.plan.options import Strategy
-from brickrt.plan.plan import Plan, other_subgraphs, with_subgraphs
+from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
 
 LOSS = 0.3  # of the layers' time: a merge that is modelled to take no more than that longer is measured
@@ -47,7 +47,7 @@ def variants(plan: Plan) -> Iterator[PlanVariant]:
 
 def bolder(plan: Plan) -> tuple[Subgraph, ...]:
     """The subgraphs of a planner that merges more than the cost model thinks worth it."""
-    return other_subgraphs(plan, replace(plan.device, margin=-LOSS))
+    return plan_subgraphs(plan, replace(plan.device, margin=-LOSS))
 
 
 def layer_by_layer(plan: Plan) -> tuple[Subgraph, ...]:
@@ -81,18 +81,18 @@ def _by_rank(plan: Plan, ranked: Mapping[int, list[str]], rank: int) -> PlanVari
 
 def _layers(plan: Plan, algorithms: Mapping[int, str] | None = None) -> tuple[Subgraph, ...]:
     options = replace(plan.options, strategy="layerwise")
-    return tuple(replace(s, why="layerwise") for s in other_subgraphs(plan, options=options, algorithms=algorithms))
+    return tuple(replace(s, why="layerwise") for s in plan_subgraphs(plan, options=options, algorithms=algorithms))
 
 
 def _in_tasks(plan: Plan, tasks: int) -> tuple[Subgraph, ...]:
     """Layers cut in about so many tasks a core."""
-    return other_subgraphs(plan, replace(plan.device, tasks_per_core=max(1, tasks)))
+    return plan_subgraphs(plan, replace(plan.device, tasks_per_core=max(1, tasks)))
 
 
 def _forced(plan: Plan, strategy: Strategy, layers: tuple[Subgraph, ...]) -> tuple[Subgraph, ...]:
     """Merged by one strategy wherever that is modelled within reach, elsewhere layers."""
     alone = {s.nodes[-1]: s for s in layers}
-    forced = other_subgraphs(plan, options=replace(plan.options, strategy=strategy))
+    forced = plan_subgraphs(plan, options=replace(plan.options, strategy=strategy))
     chosen: list[Subgraph] = []
     for s in forced:
         split = [alone[k] for k in s.nodes if k in alone]

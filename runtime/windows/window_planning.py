@@ -214,7 +214,7 @@ def _memory(tasks: TaskGraph, threads: int, held: int, buffers: int) -> StreamMe
     return StreamMemory(
         runtime=resident_bytes(),
         constants=one.constants,
-        persistent=held + one.ends,
+        persistent=held + one.io,
         arena=one.arena,
         scratch=one.scratch + threads * WORKSPACE,
         tables=one.tables,

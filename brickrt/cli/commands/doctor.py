@@ -7,12 +7,12 @@ import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.terminal.text import printable, table
+from brickrt.compare.machine import installed_version
 from brickrt.dashboard.units import size_text
 from brickrt.plan.device.device_spec import host_device
 from brickrt.runtime.cache.disk_cache import cache_root
@@ -44,7 +44,7 @@ def command(json: bool, calibrate: bool) -> str:
 
 def _report(calibrate: bool) -> dict[str, Any]:
     packages = dict.fromkeys([*NEEDED, *(package for packages, _ in EXTRAS.values() for package in packages)])
-    libraries = {package: _version(package) for package in packages}
+    libraries = {package: installed_version(package) for package in packages}
     return {
         "brickrt": VERSION,
         "python": platform.python_version(),
@@ -54,13 +54,6 @@ def _report(calibrate: bool) -> dict[str, Any]:
         "libraries": {name: found for name, found in libraries.items() if found is not None},
         "missing": list(_missing(libraries)),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def _cpu(again: bool) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from brickrt.cli.files import write_text
@@ -29,7 +29,7 @@ from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.stages import Stage
 from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, project
-from brickrt.runtime.cache.saved_plan import plan_text
+from brickrt.runtime.cache.saved_plan import plan_file_text
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.pipeline import LATER, Pipeline
 from brickrt.runtime.thread_count import thread_count
@@ -95,7 +95,7 @@ def _save(path: Path, graph: Graph, plan: Plan, rest: Stage | None) -> None:
     if rest is not None:
         node = rest.nodes[0]
         raise BrickError(f"{path}: the plan cannot be saved: {LATER}: '{node.name}' ({node.op_type})")
-    write_text(path, lambda out: out.write(plan_text(graph, plan)))
+    write_text(path, lambda out: out.write(plan_file_text(graph, plan)))
 
 
 def _report(planned: Planned) -> Json:
@@ -123,7 +123,7 @@ def _report(planned: Planned) -> Json:
 
 def _memory(tasks: Sequence[TaskGraph]) -> dict[str, int]:
     """By use, for one thread: `scratch` is what each thread has, `ends` are inputs and outputs."""
-    parts = [asdict(project(each, 1)) for each in tasks] or [asdict(MemoryProjection())]
+    parts = [project(each, 1).to_dict() for each in tasks] or [MemoryProjection().to_dict()]
     return {name: sum(part[name] for part in parts) for name in parts[0]}
 
 

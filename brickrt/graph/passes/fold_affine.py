@@ -15,9 +15,10 @@ from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Const, Expr
 from brickrt.ops.operators.block_matmul import BlockMatMul
-from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 
 Affine = tuple[np.ndarray, np.ndarray]
 """Scale and shift in float64, each [channels]."""
@@ -33,7 +34,7 @@ def fold_affine(rewriter: Rewriter) -> None:
 
 def _folded(rewriter: Rewriter, node: Node) -> Node | None:
     """The node with its only reader folded in, None if that is impossible."""
-    if not isinstance(node.op, Conv | ConvTranspose | MatMul) or node.op.epilogue is not None:
+    if not isinstance(node.op, Product) or node.op.epilogue is not None:
         return None
     reader, dtype = rewriter.only_reader(node.output), rewriter.types[node.output].dtype
     if (

@@ -19,9 +19,9 @@ from brickrt.graph.passes.integers.integer_epilogues import into_integer_product
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.ops.byte_functions import is_byte_function
 from brickrt.ops.expr import Apply, Arg, Expr, ordered, substitute, walk
-from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import SUMS, product_type
 from brickrt.ops.operators.reduce import Reduce
 
@@ -208,7 +208,7 @@ def map_into_product(rewriter: Rewriter, producer: Node, node: Node, kinds: froz
 
 def _with_epilogue(rewriter: Rewriter, producer: Node, node: Node, kinds: frozenset[np.dtype]) -> Node | None:
     """The product with the Map as its epilogue; None if the producer is no product or the Map is too large for that."""
-    if not isinstance(producer.op, Conv | ConvTranspose | MatMul):
+    if not isinstance(producer.op, Product):
         return None
     main = producer.op.main
     extras = list(producer.inputs[main:])

@@ -12,9 +12,9 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Arg, Expr, cast, transform
-from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
@@ -32,7 +32,7 @@ def retyped(op: Op, before: Dtypes, ins: Dtypes, out: np.dtype) -> Op:
         return _reduce(op, before[0], ins, out)
     if isinstance(op, Rowwise):
         return _rowwise(op, ins, out)
-    if isinstance(op, Conv | ConvTranspose | MatMul):
+    if isinstance(op, Product):
         return _product(op, before[0], ins, out)
     return op
 
@@ -56,7 +56,7 @@ def expressions(op: Op) -> list[Expr]:
     return [] if found is None else [found]
 
 
-def _product(op: Conv | ConvTranspose | MatMul, before: np.dtype, ins: Dtypes, out: np.dtype) -> Op:
+def _product(op: Product, before: np.dtype, ins: Dtypes, out: np.dtype) -> Op:
     if op.epilogue is None and ins[0] == out:
         return op
     parts = op.gate_parts if isinstance(op, Conv) else 1

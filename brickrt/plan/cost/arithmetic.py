@@ -15,6 +15,7 @@ from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.recurrence import BATCH, Recurrence
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
@@ -44,7 +45,7 @@ def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Preci
 def _op_us(op: Op, ins: Sequence[TensorType], out: TensorType, device: DeviceSpec, precision: Precision) -> float:
     """Those of an operator with inputs and output of these types."""
     elementwise = _elementwise(device)
-    if isinstance(op, Conv | ConvTranspose | MatMul):
+    if isinstance(op, Product):
         return _product_us(op, ins, out, device, precision) + epilogue_us(out.size, op.epilogue, device)
     if isinstance(op, PixelChain):
         found = op.types(ins)

@@ -19,6 +19,7 @@ from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
+from brickrt.ops.operators.product import Product
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import (
@@ -45,7 +46,6 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 from brickrt.plan.structure import Structures
 
-HEAVY = (Conv, ConvTranspose, MatMul)
 SPATIAL = (Conv, ConvTranspose, Pool, Interp)
 
 
@@ -131,14 +131,14 @@ class CostModel:
             out_bytes=out.nbytes,
             const_bytes=int(constant * (weight_growth(node.op, algorithm, ins[1].dtype) if algorithm else 1)),
             image=image,
-            heavy=isinstance(node.op, HEAVY),
+            heavy=isinstance(node.op, Product),
         )
 
     def _core_us(self, k: int) -> float:
         """Time of a node's arithmetic by its algorithm."""
         graph, node = self.graph, self.graph.nodes[k]
         if self.algorithms.get(k) == TILES:
-            assert isinstance(node.op, HEAVY)
+            assert isinstance(node.op, Product)
             after = epilogue_us(graph.out(node).size, node.op.epilogue, self.device)
             return tiles_us(graph, node, self.device, self.constant_bytes) + after
         return arithmetic_us(graph, node, self.device, self.precision) * self._saved(k)
@@ -270,7 +270,7 @@ class CostModel:
         if tiles is None:
             return self.recomputed_us(k, trials)
         node, size = self.graph.nodes[k], math.prod(self.graph.out(self.graph.nodes[trials.nodes[-1]]).shape)
-        assert isinstance(node.op, HEAVY)
+        assert isinstance(node.op, Product)
         bricks = np.array([size / math.prod(brick) for brick in trials.bricks])
         after = [epilogue_us(n, node.op.epilogue, self.device) for n in trials.elements[node.output]]
         return bricks * [times.busy for times in tiles] + after

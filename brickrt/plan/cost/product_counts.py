@@ -1,7 +1,7 @@
-"""How many multiply-adds a product takes by the algorithm that computes it, and how fast a core can add them.
+"""The work of a product by the algorithm that computes it, in multiply-adds, and how fast a core can add them.
 
-These are counts for limits, not for plans: what a kernel does besides (sums of Winograd's and Strassen's factors, tiles
-that stick out, halos again) is left out, so no kernel can do with less.
+These are figures for limits, not for plans: what a kernel does besides (sums of Winograd's and Strassen's factors,
+tiles that stick out, halos again) is left out, so no kernel can do with less.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import math
 import numpy as np
 
 from brickrt.graph.ir import Graph, Node
-from brickrt.ops.cpu.amx.sizes import BYTES as TILE_BYTES
-from brickrt.ops.cpu.amx.sizes import PAIRS, factors_of
+from brickrt.ops.cpu.amx.sizes import BYTES as TILES_OF_BYTES
+from brickrt.ops.cpu.amx.sizes import PAIRS as TILES_OF_PAIRS
+from brickrt.ops.cpu.amx.sizes import factors_of
 from brickrt.ops.cpu.paired.pairing import LEFT
 from brickrt.ops.cpu.winograd.axes import Axis, axes_of
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -28,9 +29,11 @@ WORD_PRODUCTS = 2  # products of 16 bits that an instruction adds in each lane, 
 BYTES = (np.dtype(np.uint8), np.dtype(np.int8))
 
 
-def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
-    """Multiply-adds of a node's product by a named algorithm, None for the direct one; 0 for nodes that multiply
-    nothing. Taps of a direct convolution that fall on padding are not counted."""
+def peak_work(graph: Graph, node: Node, algorithm: str | None) -> float:
+    """The work of a node's product by a named algorithm, None for the direct one, in multiply-adds at the peak of its
+    type (`peak_ratio`): as many as the algorithm takes, but of float32 in tile registers as many as vectors do in the
+    time in which tiles multiply the parts. 0 for nodes that multiply nothing. Taps of a direct convolution that fall
+    on padding are not counted."""
     op, ins, out = node.op, graph.ins(node), graph.out(node)
     if isinstance(op, MatMul):
         direct = float(out.size * ins[0].shape[-1])
@@ -51,9 +54,9 @@ def multiply_adds(graph: Graph, node: Node, algorithm: str | None) -> float:
 def peak_ratio(dtype: np.dtype, device: DeviceSpec, precision: Precision) -> float:
     """How many times more operations a core can do at most on products of elements of a type than on float32's."""
     if dtype in BYTES:
-        return max(device.byte_products, WORD_PRODUCTS, tile_ratio(TILE_BYTES) if device.tiles else 0)
+        return max(device.byte_products, WORD_PRODUCTS, tile_ratio(TILES_OF_BYTES) if device.tiles else 0)
     if device.kind == "cpu" and dtype.name == "bfloat16":
-        return max(device.bfloat16_products, tile_ratio(PAIRS) if device.tiles else 0)
+        return max(device.bfloat16_products, tile_ratio(TILES_OF_PAIRS) if device.tiles else 0)
     kind = "tf32" if dtype == np.float32 and precision == "tf32" else dtype.name
     peak = device.peak_gflops_per_core
     return max(1.0, device.matrix_gflops_per_core.get(kind, peak) / peak)

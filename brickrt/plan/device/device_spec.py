@@ -78,11 +78,6 @@ class DeviceSpec:
     spill_limit: float = 3.0  # multiples of l2 that a brick may touch: measured, larger ones run at the speed of layers
 
     @property
-    def peak_gflops(self) -> float:
-        """Peak of all cores together, matrix units aside."""
-        return self.peak_gflops_per_core * self.cores
-
-    @property
     def integer_products(self) -> bool:
         """Whether quantized layers are multiplied as integers: where that was measured to be faster than in float32."""
         return self.kind == "cpu" and self.isa != "neon"

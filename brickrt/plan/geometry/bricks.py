@@ -26,6 +26,11 @@ def row_offsets(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
 
 
+def brick_count(shape: Shape, brick: Shape) -> int:
+    """How many bricks of these edges cover a shape."""
+    return math.prod(-(-extent // edge) for extent, edge in zip(shape, brick, strict=True))
+
+
 @dataclass(frozen=True)
 class BrickGrid:
     """A tensor of `shape`, or the box of one that begins at `origin`, cut into bricks of shape `brick`.

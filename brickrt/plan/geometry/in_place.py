@@ -17,8 +17,8 @@ from brickrt.ops.cuda.products.block_tile import on_warps
 from brickrt.ops.cuda.products.depthwise import suits_depthwise
 from brickrt.ops.cuda.shared_memory import FUSED, FUSED_IN_PLACE
 from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Take
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 
@@ -42,7 +42,7 @@ def products(graph: Graph, nodes: Sequence[int]) -> Iterator[int]:
     for k in nodes:
         op, ins = graph.nodes[k].op, graph.ins(graph.nodes[k])
         depthwise = isinstance(op, Conv) and suits_depthwise(op, ins[0].shape[1], graph.out(graph.nodes[k]).shape[1])
-        if isinstance(op, Conv | ConvTranspose | MatMul) and not depthwise:
+        if isinstance(op, Product) and not depthwise:
             yield k
 
 

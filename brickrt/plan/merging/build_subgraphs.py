@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import CostModel
-from brickrt.plan.geometry.bricks import BrickGrid
+from brickrt.plan.geometry.bricks import BrickGrid, brick_count
 from brickrt.plan.merging.brick_shapes import Cut, cut_of
 from brickrt.plan.merging.propose_merges import Proposal, counted
 from brickrt.plan.subgraph import Subgraph
@@ -18,7 +18,7 @@ def layerwise_subgraph(cost: CostModel, k: int, why: str) -> Subgraph:
     """Node `k` on its own."""
     shape = cost.graph.out(cost.graph.nodes[k]).shape
     brick = layer_brick(cost, k)
-    tasks, us = _count(shape, brick), cost.layerwise_us(k)
+    tasks, us = brick_count(shape, brick), cost.layerwise_us(k)
     return Subgraph(
         nodes=(k,),
         strategy="layerwise",
@@ -45,7 +45,7 @@ def brick_subgraph(cost: CostModel, nodes: tuple[int, ...], proposal: Proposal) 
     needed, timing = counted(cost, nodes, proposal)
     bricks, memoized = len(grid), proposal.strategy == "memoized"
     node_bricks = _own_bricks(cost, nodes, brick) if memoized else _largest_boxes(cost, nodes, needed)
-    own = [_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
+    own = [brick_count(graph.out(graph.nodes[k]).shape, edges) for k, edges in zip(nodes, node_bricks)]
     flops = [cost.node_costs[k].flops for k in nodes]
     delta = float(timing.delta[0])
     return Subgraph(
@@ -80,7 +80,3 @@ def _largest_boxes(cost: CostModel, nodes: Sequence[int], needed: dict[str, Boxe
     """The most that a padded brick needs of each node."""
     extents = [needed[cost.graph.nodes[k].output].extents.max(axis=0, initial=0) for k in nodes]
     return tuple(tuple(max(1, int(extent)) for extent in most) for most in extents)
-
-
-def _count(shape: Shape, brick: Shape) -> int:
-    return math.prod(-(-extent // edge) for extent, edge in zip(shape, brick, strict=True))

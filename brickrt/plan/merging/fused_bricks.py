@@ -15,6 +15,7 @@ from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.tile_times import FirstFactor, TileTimes, tile_times
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.brick_packing import pack_brick
+from brickrt.plan.geometry.bricks import brick_count
 from brickrt.plan.geometry.in_place import kept_bytes, products, read_in_place, stored_extents
 from brickrt.plan.merging.brick_shapes import cut_of, parallelism
 
@@ -40,10 +41,10 @@ def fused_candidates(cost: CostModel, k: int) -> list[Shape]:
     bricks = {}
     for some in edges:
         whole = cut.brick_along(shape, some)
-        bricks[whole] = _count(shape, whole)
+        bricks[whole] = brick_count(shape, whole)
         if bricks[whole] < cost.device.cores:
             each = (cut.brick_along(shape, some | {axis: shape[axis] // n}) for n in parts)
-            bricks |= {brick: _count(shape, brick) for brick in each}
+            bricks |= {brick: brick_count(shape, brick) for brick in each}
     return [brick for brick, n in bricks.items() if n >= FEWEST]
 
 
@@ -51,11 +52,7 @@ def only_fused(cost: CostModel, k: int, brick: Shape) -> bool:
     """Whether such bricks of the output of node `k` are tried for shared memory alone."""
     shape, cut = cost.graph.out(cost.graph.nodes[k]).shape, cut_of(cost, k)
     uncut = (axis for axis in range(len(shape)) if axis not in (*cut.single, *cut.axes))
-    return _count(shape, brick) < cost.device.cores or any(brick[axis] < shape[axis] for axis in uncut)
-
-
-def _count(shape: Shape, brick: Shape) -> int:
-    return math.prod(-(-e // b) for e, b in zip(shape, brick, strict=True))
+    return brick_count(shape, brick) < cost.device.cores or any(brick[axis] < shape[axis] for axis in uncut)
 
 
 def busy_edges(cost: CostModel, k: int) -> list[int]:

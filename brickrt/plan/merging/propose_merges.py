@@ -15,7 +15,7 @@ import numpy as np
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel, brick_counts
 from brickrt.plan.cost.tile_times import TileTimes
-from brickrt.plan.geometry.bricks import BrickGrid
+from brickrt.plan.geometry.bricks import BrickGrid, brick_count
 from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
 from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
 from brickrt.plan.merging.brick_shapes import candidates, cut_of, parallelism, swept_candidates, why_whole
@@ -191,7 +191,7 @@ def _rows(cost: CostModel, root: int, tries: Sequence[Cutting]) -> np.ndarray:
 
 def _bands(tries: Sequence[Cutting]) -> np.ndarray:
     """Bands of a brick, per cutting."""
-    return np.array([math.prod(-(-a // b) for a, b in zip(brick, band, strict=True)) for brick, band in tries])
+    return np.array([brick_count(brick, band) for brick, band in tries])
 
 
 def _confirm(cost: CostModel, order: Sequence[int], found: Proposal) -> Proposal | str:

@@ -1,4 +1,5 @@
-"""Chooses the subgraphs of a graph, and how each runs: layerwise, padded or memoized (BrickDL §3.3).
+"""Chooses the subgraphs of a graph, and how each runs: layerwise, padded, memoized (BrickDL §3.3) or, on a GPU,
+fused.
 
 A strategy that the options name is used wherever bricks are possible. "auto" merges only where the cost model says that
 it saves time, or by the rules of the paper.

@@ -248,18 +248,11 @@ def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:
 def _spread(parts: int, extents: tuple[int, ...]) -> tuple[int, ...] | None:
     """How many strips each axis is cut in: the longest piece is halved until there are enough."""
     strips = [1] * len(extents)
-    while extents and parts > 1 and _count(strips) < parts:
+    while extents and parts > 1 and math.prod(strips) < parts:
         at = max(range(len(extents)), key=lambda axis: extents[axis] / strips[axis])
         strips[at] += 1
     fits = all(extent // count >= 32 or count == 1 for extent, count in zip(extents, strips, strict=True))
-    return tuple(strips) if fits and (parts == 1 or _count(strips) >= parts) else None
-
-
-def _count(strips: list[int]) -> int:
-    total = 1
-    for count in strips:
-        total *= count
-    return total
+    return tuple(strips) if fits and (parts == 1 or math.prod(strips) >= parts) else None
 
 
 def _unit(planner: StreamPlanner) -> int:

@@ -12,9 +12,10 @@ from brickrt.ops.cuda.products.block_tile import cores
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.reduce import Reduce
-from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.rowwise import Rowwise, reduced_axes
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.cost.cost_model import CostModel
+from brickrt.plan.geometry.bricks import brick_count
 
 TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
 ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece of other layers
@@ -35,19 +36,15 @@ def gpu_brick(cost: CostModel, k: int) -> Shape:
     elif cost.node_costs[k].image and len(shape) >= 3:
         tries = _of_images(cost, k, shape)
     else:
-        tries = [_of_rows(shape, elements, _kept(cost, k)) for elements in ELEMENTS]
+        tries = [_of_rows(shape, elements, reduced_axes(node.op)) for elements in ELEMENTS]
     want = cost.device.tasks_per_core * cost.device.cores
-    return next((brick for brick in tries if _pieces(shape, brick) >= want), tries[-1])
+    return next((brick for brick in tries if brick_count(shape, brick) >= want), tries[-1])
 
 
 def tiles(factor: TensorType, precision: str) -> list[tuple[int, int]]:
     """The TILES that kernels of products with such a first operand can compute."""
     known = {(core.tile.m, core.tile.n) for core in cores(factor.dtype, precision)}
     return [tile for tile in TILES if tile in known]
-
-
-def _pieces(shape: Shape, brick: Shape) -> int:
-    return math.prod(-(-extent // edge) for extent, edge in zip(shape, brick, strict=True))
 
 
 def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:
@@ -76,12 +73,6 @@ def _of_images(cost: CostModel, k: int, shape: Shape) -> list[Shape]:
 
 def _of_matrices(shape: Shape, rows: int, columns: int) -> Shape:
     return (*(1,) * (len(shape) - 2), min(shape[-2], rows), min(shape[-1], columns))
-
-
-def _kept(cost: CostModel, k: int) -> tuple[int, ...]:
-    """Axes that stay whole, because statistics of whole rows along them are applied to each element."""
-    op = cost.graph.nodes[k].op
-    return op.axes if isinstance(op, Rowwise) else ()
 
 
 def _of_rows(shape: Shape, elements: int, whole: tuple[int, ...]) -> Shape:

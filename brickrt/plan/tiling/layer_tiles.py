@@ -17,7 +17,7 @@ from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce
-from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.rowwise import Rowwise, reduced_axes
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
 from brickrt.plan.cost.cost_model import CostModel
@@ -103,17 +103,12 @@ def _image_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shape:
 def _slab_axes(op: Op, shape: Sequence[int]) -> Sequence[int]:
     """The axes along which images are cut into slabs: where they can, those that are not reduced."""
     axes = range(2, min(len(shape), max(3, len(shape) - 1)))
-    return [axis for axis in axes if axis not in _reduced(op)] or axes
+    return [axis for axis in axes if axis not in reduced_axes(op)] or axes
 
 
 def _reduces_rows(op: Op, shape: Sequence[int]) -> bool:
     """Whether an operator reads all of an image for each slab of it."""
-    return any(axis in _reduced(op) for axis in _slab_axes(op, shape))
-
-
-def _reduced(op: Op) -> Shape:
-    """The axes along which an operator reads all for a part of what it gives."""
-    return op.axes if isinstance(op, Rowwise) else ()
+    return any(axis in reduced_axes(op) for axis in _slab_axes(op, shape))
 
 
 def _segment(cost: CostModel, k: int) -> int:
@@ -282,7 +277,7 @@ def _plain_brick(brick: list[int], want: int, device: DeviceSpec, op: Op) -> Sha
 def _cut_last(op: Op, device: DeviceSpec) -> tuple[Shape, int]:
     """The axes of which an operator reads more than it needs where they are cut, and the multiple at which they may be:
     what it reduces, and what lies side by side in what it turns, of which vectors are read."""
-    return ((op.perm.index(len(op.perm) - 1),), device.lanes) if isinstance(op, Transpose) else (_reduced(op), 1)
+    return ((op.perm.index(len(op.perm) - 1),), device.lanes) if isinstance(op, Transpose) else (reduced_axes(op), 1)
 
 
 def _cut_leading(brick: list[int], axes: Sequence[int], want: int, cores: int, unit: int = 1) -> int:

@@ -17,7 +17,7 @@ from brickrt.plan.cost.constants import HIDDEN, UNEVEN_TILES
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.roofline import overlapped_us, read_us
 from brickrt.plan.cost.tile_products import TILE_BLOCKS, TileWork, column_dim
-from brickrt.plan.geometry.bricks import even_edges
+from brickrt.plan.geometry.bricks import brick_count, even_edges
 
 
 def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
@@ -27,11 +27,8 @@ def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
     columns, computed = column_dim(node.op), cost.streams_both(k)
     after = (cost.node_costs[k].core_us - work.box_us(out)) / math.prod(out)  # of an output, in the epilogue
 
-    def pieces(brick: Shape) -> int:
-        return math.prod(-(-extent // edge) for extent, edge in zip(out, brick, strict=True))
-
     def modelled(brick: Shape) -> float:
-        rounds = -(-pieces(brick) // device.cores)
+        rounds = -(-brick_count(out, brick) // device.cores)
         weights = work.weight_bytes(brick[columns]) * (math.prod(brick[:-2]) if computed else 1)
         first = read_us(weights, weights if computed else cost.constant_bytes, device)
         again = read_us(weights, weights, device)
@@ -42,7 +39,7 @@ def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
         return overlapped_us(arithmetic, reads, HIDDEN) * waits + rounds * device.task_overhead_us
 
     bricks = product(*_edges(cost, k, 2 * most - 1))
-    return min((brick for brick in bricks if pieces(brick) < 2 * most), key=modelled)
+    return min((brick for brick in bricks if brick_count(out, brick) < 2 * most), key=modelled)
 
 
 def _edges(cost: CostModel, k: int, most: int) -> Iterator[list[int]]:

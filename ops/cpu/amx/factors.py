@@ -70,7 +70,7 @@ def upper_halves(f: FunctionEmitter, first: ir.Value, second: ir.Value) -> ir.Va
 
 def parts_of(f: FunctionEmitter, value: ir.Value, count: int, rounded: bool = False) -> list[ir.Value]:
     """The parts of a vector of float32, as float32, the first of them `rounded` to the nearest. Of an infinite one the
-    second is NaN, as any product with it may be: see `again.py`."""
+    second is NaN, as any product with it may be: see `recompute_sums.py`."""
     b, found = f.b, list[ir.Value]()
     kind, bits = ir.VectorType(FLOAT, LANES), ir.VectorType(I32, LANES)
     for n in range(count - 1):

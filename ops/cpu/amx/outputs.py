@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.amx.again import Again, sums_at
 from brickrt.ops.cpu.amx.gather import Chunk
+from brickrt.ops.cpu.amx.recompute_sums import Again, sums_at
 from brickrt.ops.cpu.amx.scheme import TOGETHER, AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter

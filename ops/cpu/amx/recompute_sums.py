@@ -19,7 +19,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.amx.factors import UPPER
 from brickrt.ops.cpu.amx.gather import BYTE
 from brickrt.ops.cpu.amx.scheme import BLOCKS, TOGETHER, AmxScheme
-from brickrt.ops.cpu.amx.second import second_factor
+from brickrt.ops.cpu.amx.second_factors import second_factor
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.amx.views import DIMS
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter

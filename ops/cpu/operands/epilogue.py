@@ -17,8 +17,7 @@ from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.operand_access import access, load_operand
 from brickrt.ops.expr import Apply, Expr
-from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.types import TensorType
 
 LINE = 64  # bytes of a cache line
@@ -53,7 +52,7 @@ class Epilogue:
     lanes: int
 
     @staticmethod
-    def of(op: Conv | ConvTranspose | MatMul, ins: Sequence[Operand], out: Operand, lanes: int) -> Epilogue:
+    def of(op: Product, ins: Sequence[Operand], out: Operand, lanes: int) -> Epilogue:
         """The epilogue of a product, whose operands follow its main inputs."""
         return Epilogue(op.epilogue, op.main, tuple(ins[op.main :]), out, lanes)
 

@@ -46,8 +46,8 @@ FLOAT16 = np.dtype(np.float16)
 
 @dataclass(frozen=True)
 class ConvScheme(WeightedKernel):
-    """`shape_class` is (align, flat, width, phase, first, last): `align` as in `choose_tile`; with `flat` a box is one
-    row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
+    """`shape_class` is (align, flat, width, phase, first, beyond): `align` as in `choose_tile`; with `flat` a box is
+    one row of `width` pixels (`joins_rows`); the last four are of the innermost dimension (`RowWindow.shape_class`).
     `decided` are `tile`, `few_outputs`, `walks_taps`, `shares_chunks`, `widens` and `packs_weights`."""
 
     op: Conv | ConvTranspose

@@ -55,15 +55,6 @@ def has_zero(n: int) -> bool:
     return n % 2 == 0
 
 
-def transform_weights(w: np.ndarray, down: Axis, across: Axis, dtype: type = np.float64) -> np.ndarray:
-    """[…, taps down, taps across] → [n down * n across, …] of `dtype`; in float64, a cache's worth of filters at a
-    time."""
-    both = np.kron(weight_matrix(down), weight_matrix(across))
-    out: np.ndarray = np.empty((len(both), math.prod(w.shape[:-2])), dtype)
-    _transform(both, w.reshape(-1, both.shape[1]).T, out)
-    return out.reshape(len(both), *w.shape[:-2])
-
-
 def walked(w: np.ndarray, axes: Axes, missing: int) -> np.ndarray:
     """[M, C, k…] → [M and `missing` more, C, swept, down, across]"""
     w = np.pad(w, [(0, missing), *[(0, 0)] * (w.ndim - 1)]) if missing else w
@@ -92,6 +83,7 @@ def transformed_tiles(w: np.ndarray, width: int, down: Axis, across: Axis) -> It
 
 
 def _transform(both: np.ndarray, filters: np.ndarray, out: np.ndarray) -> None:
+    """In float64, a cache's worth of filters at a time."""
     for start in range(0, filters.shape[1], CHUNK):
         out[:, start : start + CHUNK] = both @ filters[:, start : start + CHUNK].astype(np.float64)
 

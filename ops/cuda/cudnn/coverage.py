@@ -12,12 +12,11 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Arg, Expr, apply, arg, transform
-from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.product import Product, parts_of
 
-P = TypeVar("P", bound=Conv | ConvTranspose | MatMul)
+P = TypeVar("P", bound=Product)
 Coverage = Literal["all", "biased", "product"]
 """What cuDNN computes: all of the operator; the product and its bias; the product alone."""
 

@@ -15,8 +15,7 @@ from brickrt.ops.cuda.cudnn.coverage import Coverage, coverages, covered, in_pla
 from brickrt.ops.cuda.cudnn.form import Form, Unfit
 from brickrt.ops.cuda.cudnn.make_form import as_convolution, form_of, weights
 from brickrt.ops.cuda.operand import VECTOR, Operand
-from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
 from brickrt.runtime.cuda.schedule.argument_table import device_places, precision_of
@@ -71,7 +70,7 @@ def find_layers(tasks: TaskGraph) -> Layers:
     whole = {k: k in subgraph.kernels for subgraph in alone for k in subgraph.nodes}
     for i, steps in enumerate(tasks.steps):
         node = graph.nodes[steps.node]
-        if steps.node not in whole or not isinstance(node.op, Conv | ConvTranspose | MatMul):
+        if steps.node not in whole or not isinstance(node.op, Product):
             continue
         if whole[steps.node]:
             layers.reasons[node.name] = SLOWER
@@ -91,7 +90,7 @@ def _shares(tasks: TaskGraph, k: int) -> tuple[Coverage, ...]:
     """What is left of a whole layer is computed where its product lies, in the output."""
     graph = tasks.plan.graph
     node = graph.nodes[k]
-    assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+    assert isinstance(node.op, Product)
     return coverages(node.op) if in_place(node.op, graph.types[node.inputs[0]].dtype) else ("all",)
 
 
@@ -103,7 +102,7 @@ def _layer(places: OperandPlaces[Operand], i: int, share: Coverage, convolution:
     names = (node.output, *node.inputs[: inputs_of(node.op, share, len(node.inputs))])
     packed = [name in graph.constants for name in names[1:]]
     out, *ins = (places.operand(name) for name in names)
-    assert isinstance(node.op, Conv | ConvTranspose | MatMul)
+    assert isinstance(node.op, Product)
     form = form_of(covered(node.op, share), ins, out, packed, precision_of(tasks), convolution)
     found: list[int | StoredConstant] = []
     for k, (name, operand) in enumerate(zip(names, (out, *ins), strict=True)):

@@ -12,10 +12,9 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.cudnn.coverage import Coverage
 from brickrt.ops.cuda.operand import Operand
 from brickrt.ops.expr import const
-from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Reorder
+from brickrt.ops.operators.product import Product
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import bands_of
 from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, GroupStage
@@ -126,7 +125,7 @@ class GroupStepList:
         """The node's own kernel, or that of what is left of it, where bricks have what it reads inside of them."""
         tasks, held = self.places.tasks, buffers.bricks.inner
         node, left = tasks.plan.graph.nodes[stage.node], stage.kind == "rest"
-        product = isinstance(node.op, Conv | ConvTranspose | MatMul) and not left
+        product = isinstance(node.op, Product) and not left
         bricks, boxes = cut(buffers, buffers.bricks.computed(stage.tensor), PRODUCT if product else ELEMENTS)
         part = self._new(bricks)
         read = node.inputs[buffers.bricks.read(stage.node) :]

@@ -24,10 +24,9 @@ from brickrt.ops.cuda.kernel import Kernel, Precision, make_kernel
 from brickrt.ops.cuda.operand import VECTOR, Operand, dense
 from brickrt.ops.cuda.shared_memory import most_with
 from brickrt.ops.expr import arg
-from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.product import parts_of
+from brickrt.ops.operators.product import Product, parts_of
 from brickrt.ops.types import Boxes, TensorType
 from brickrt.plan.geometry.in_place import kept_bytes, read_in_place
 from brickrt.runtime.cuda.kernels.kernel_context import (
@@ -128,7 +127,7 @@ class ArgumentTable:
         """The records of what a node does after its product, which a library left there, or in the output."""
         graph = self.tasks.plan.graph
         node, op = graph.nodes[steps.node], graph.nodes[steps.node].op
-        assert isinstance(op, Conv | ConvTranspose | MatMul)
+        assert isinstance(op, Product)
         out, left = self._held(node.output, steps), node.inputs[inputs_of(op, share, len(node.inputs)) :]
         others, parts = [self._held(name, steps) for name in left], parts_of(op)
         if op.bias and share == "product":

@@ -85,7 +85,7 @@ class Rounds:
         return compiled
 
     def _program(self, compiled: CompiledStage, values: Values, slots: Mapping[str, np.ndarray]) -> None:
-        program, (names, made) = compiled.program, compiled.ends
+        program, (names, made) = compiled.program, compiled.io_types
         assert program is not None
         inputs, outputs = [], []
         for name in names:

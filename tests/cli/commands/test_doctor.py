@@ -28,7 +28,7 @@ def test_doctor_measures_the_machine(call, monkeypatch):
 
 def test_doctor_says_how_to_get_what_is_missing(call, monkeypatch):
     found = {"numpy": "2.0", "cupy-cuda13x": "14", "cuda-bindings": "13", "nvidia-cudnn-frontend": "1"}
-    monkeypatch.setattr(doctor, "_version", found.get)
+    monkeypatch.setattr(doctor, "installed_version", found.get)
     missing = told(call("doctor", "--json"))["missing"]
     extras = [extra for extra in doctor.EXTRAS if not extra.startswith("cuda")]
     assert [entry["get"] for entry in missing] == [f'pip install "brickrt[{extra}]"' for extra in extras]

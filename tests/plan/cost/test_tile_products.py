@@ -13,7 +13,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.plan.cost import conv_algorithms
 from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, possible_algorithms
 from brickrt.plan.cost.cost_model import CostModel
-from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
+from brickrt.plan.cost.product_counts import peak_ratio, peak_work
 from brickrt.plan.cost.strassen import product_us
 from brickrt.plan.cost.tile_products import SHARE, TILES, TileWork, tiles_us
 from brickrt.plan.tiling.tile_bricks import tile_brick
@@ -113,7 +113,7 @@ def test_products_that_a_model_computes_in_float16_take_half_of_the_time():
     wide, halves = (network(MatMul(halves=mark), (1, 256, 768), (768, 768))[0] for mark in (False, True))
     times = [tiles_us(graph, graph.nodes[0], DEVICE, 0) for graph in (wide, halves)]
     assert times[1] < 0.7 * times[0]
-    assert multiply_adds(halves, halves.nodes[0], TILES) == multiply_adds(wide, wide.nodes[0], TILES) / 2
+    assert peak_work(halves, halves.nodes[0], TILES) == peak_work(wide, wide.nodes[0], TILES) / 2
     assert added_bytes(halves.nodes[0].op, TILES, halves.ins(halves.nodes[0])[1]) == 0
 
 
@@ -156,7 +156,7 @@ def test_pieces_have_whole_tiles_and_keep_both_cores_busy(edge):
 def test_the_least_work_in_tiles():
     """A tile's product takes 16 cycles, in which vectors of float32 add 512 products."""
     graph, _ = network(MatMul(), (1, 256, 768), (768, 768))
-    direct, parts = (multiply_adds(graph, graph.nodes[0], name) for name in (None, TILES))
+    direct, parts = (peak_work(graph, graph.nodes[0], name) for name in (None, TILES))
     assert parts == pytest.approx(direct * 6 / 16)
     assert peak_ratio(np.dtype(np.uint8), DEVICE, "fp32") == 32
     assert peak_ratio(np.dtype(np.uint8), SERVER, "fp32") < 32

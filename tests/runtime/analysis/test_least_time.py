@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from brickrt.ops.operators.move import Take, View
-from brickrt.plan.cost.product_counts import multiply_adds, peak_ratio
+from brickrt.plan.cost.product_counts import peak_ratio, peak_work
 from brickrt.plan.device.device_spec import PRESETS
 from brickrt.runtime.analysis.least_time import ARITHMETIC, LeastWork, least_bytes, least_us, least_work, longest
 from tests.support.graphs.plan_graphs import Sketch
@@ -24,7 +24,7 @@ def test_taps_on_padding_are_not_counted(kernel, stride, pad, size):
     graph = s.graph()
     outputs = graph.out(graph.nodes[0]).shape[2]
     inside = sum(0 <= i * stride + t - pad < size for i in range(outputs) for t in range(kernel))
-    assert multiply_adds(graph, graph.nodes[0], None) == 2 * 8 * 2 * inside**2
+    assert peak_work(graph, graph.nodes[0], None) == 2 * 8 * 2 * inside**2
 
 
 def test_algorithms_multiply_less():
@@ -34,10 +34,10 @@ def test_algorithms_multiply_less():
     conv, product = graph.nodes
     direct = 16 * 32 * (24 * 3) ** 2
     for edge, products in ((2, 16 / 4), (4, 36 / 16)):  # F(2×2, 3×3) and F(4×4, 3×3): products per output
-        assert multiply_adds(graph, conv, f"winograd{edge}") == pytest.approx(16 * 32 * 24 * 24 * products)
-    assert multiply_adds(graph, conv, "winograd4") < direct / 3
+        assert peak_work(graph, conv, f"winograd{edge}") == pytest.approx(16 * 32 * 24 * 24 * products)
+    assert peak_work(graph, conv, "winograd4") < direct / 3
     whole = 32 * 24 * 24 * 24
-    assert [multiply_adds(graph, product, name) for name in (None, "strassen", "strassen2", "paired")] == [
+    assert [peak_work(graph, product, name) for name in (None, "strassen", "strassen2", "paired")] == [
         whole,
         whole * 7 / 8,
         whole * 49 / 64,

@@ -116,11 +116,11 @@ def test_what_is_projected_is_what_is_held(strategy):
     tasks = lowered(graph, strategy, host_device(), brick=4)
     said = project(tasks, threads=2)
     program = CpuProgram.build(tasks, host_isa(host_device()), 2)
-    assert said.total == said.constants + said.arena + said.scratch + said.tables + said.ends
+    assert said.total == said.constants + said.arena + said.scratch + said.tables + said.io
     assert said.arena == tasks.arena_bytes
     assert said.constants <= program.constant_bytes <= 2 * said.constants
     assert said.arena + said.scratch <= program.working_bytes <= 2 * (said.arena + said.scratch + said.tables)
-    assert said.ends == sum(tasks.plan.graph.types[n].nbytes for n in (*graph.inputs, *graph.outputs))
+    assert said.io == sum(tasks.plan.graph.types[n].nbytes for n in (*graph.inputs, *graph.outputs))
 
 
 def test_more_threads_hold_more_scratch():

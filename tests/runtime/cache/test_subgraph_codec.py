@@ -17,7 +17,7 @@ from brickrt.graph.specialize.stages import first_stage
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec, host_device
 from brickrt.plan.options import PlanOptions
-from brickrt.plan.plan import Plan, make_plan, other_subgraphs, with_subgraphs
+from brickrt.plan.plan import Plan, make_plan, plan_subgraphs, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
 from brickrt.runtime.cache.parse_json import is_count, is_figure
 from brickrt.runtime.cache.subgraph_codec import check, decode, encode
@@ -154,7 +154,7 @@ def test_what_one_subgraph_cannot_be():
 def test_algorithms_come_back():
     """Also those of layers that others would be modelled faster for; none where the options rule them out."""
     plan = plan_of("unet", PlanOptions("layerwise"))
-    other = with_subgraphs(plan, other_subgraphs(plan, algorithms=dict.fromkeys(plan.algorithms, "winograd2")))
+    other = with_subgraphs(plan, plan_subgraphs(plan, algorithms=dict.fromkeys(plan.algorithms, "winograd2")))
     assert other.algorithms and set(other.algorithms.values()) == {"winograd2"}
     decided = decode(encode(other.subgraphs))
     again = check(make_plan(plan.graph, plan.device, plan.options, decided=decided))

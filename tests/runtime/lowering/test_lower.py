@@ -52,8 +52,10 @@ def tasks_of(tasks, strategy):
 
 
 def test_memoized_tasks_are_one_per_brick_and_wait_for_the_bricks_they_read():
-    """x → conv a → conv b, 8×8 in bricks of 4:  a0 a1   b0 reads a0 a1 a2 a3, for its halo reaches all of them
-    a2 a3
+    """x → conv a → conv b, 8×8 in bricks of 4. b0 reads all bricks of a, for its halo reaches all of them.
+
+    a0 a1      b0 b1
+    a2 a3      b2 b3
     """
     tasks = lowered(chain(2, 8).graph(), "memoized", brick=4)
     a, b = [s for s in tasks.steps if tasks.plan.graph.nodes[s.node].op.name == "Conv"]

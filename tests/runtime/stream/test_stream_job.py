@@ -188,7 +188,7 @@ def test_memory_of_a_run_in_core_is_known_without_lowering(model):
     )
     lowered = project(pipeline.lower(plan), 1)
     constants = sum(array.nbytes for array in plan.graph.constants.values())
-    assert in_core_bytes(plan) - constants == pytest.approx(lowered.arena + lowered.ends, rel=0.1)
+    assert in_core_bytes(plan) - constants == pytest.approx(lowered.arena + lowered.io, rel=0.1)
 
 
 def test_nodes_that_run_on_the_host_are_refused_by_name(tmp_path):

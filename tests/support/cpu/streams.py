@@ -18,7 +18,6 @@ from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.stream.boxes_io import ArraySink, ArraySource
 from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.sweep_run import Files
@@ -54,6 +53,26 @@ def run_stream(stream: StreamPlan, inputs: Arrays, threads: int) -> dict[str, np
     program.run(Files(sources, {name: ArraySink(array) for name, array in outputs.items()}, None, spills))
     assert all(spill.released for spill in spills.values())
     return outputs
+
+
+class ArraySource:
+    """Reads an array, or anything that is cut by slices."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def read(self, lo: tuple[int, ...], out: np.ndarray) -> None:
+        out[...] = self.array[tuple(slice(a, a + n) for a, n in zip(lo, out.shape, strict=True))]
+
+
+class ArraySink:
+    """Writes to an array, or anything that is set by slices."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array = array
+
+    def write(self, lo: tuple[int, ...], array: np.ndarray) -> None:
+        self.array[tuple(slice(a, a + n) for a, n in zip(lo, array.shape, strict=True))] = array
 
 
 class ArraySpill:

@@ -59,13 +59,21 @@ def expected_of(blueprint: Blueprint) -> Expected:
         owner=blueprint.owner[tables.order],
         dep_offsets=tasks.dep_offsets,
         deps=tasks.deps,
-        base_bytes=blueprint.base_bytes,
+        base_bytes=_base_bytes(blueprint),
         arena=tasks.arena_bytes,
         constants=np.array(sorted(offset for offset, _ in blueprint.arguments.packed.pieces), np.int64),
         io={name: base(name) for name, at in places.items() if at.kind in ("input", "output")},
         outputs=[name for name, at in places.items() if at.kind == "output" and types[name].size],
         uses=list(uses(tasks, {k: layer for k, (layer, _) in blueprint.calls.layers.items()})),
     )
+
+
+def _base_bytes(blueprint: Blueprint) -> list[int]:
+    """Sizes of what the bases point to: one block's scratch, arena, constants, inputs and outputs."""
+    tasks, graph = blueprint.tasks, blueprint.tasks.plan.graph
+    io = (graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs))
+    scratch = max([tasks.scratch_bytes, *tasks.fused_bytes.values()])
+    return [scratch, blueprint.arena_bytes, blueprint.arguments.packed.nbytes, *io]
 
 
 def _signatures(blueprint: Blueprint) -> Iterator[Signature]:

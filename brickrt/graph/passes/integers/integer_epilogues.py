@@ -13,12 +13,10 @@ import numpy as np
 from brickrt.graph.ir import Node
 from brickrt.graph.rewriter import Rewriter
 from brickrt.ops.expr import Apply, Arg, Const, Expr, used_operands, walk
-from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
-from brickrt.ops.operators.matmul import MatMul
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import is_integer_product
 
-PRODUCTS = Conv | ConvTranspose | MatMul
 U8, F32 = np.dtype(np.uint8), np.dtype(np.float32)
 BYTE = 1
 Merge = Callable[[Rewriter, Node, Node], bool]
@@ -37,19 +35,19 @@ def into_integer_product(rewriter: Rewriter, node: Node, merge: Merge) -> None:
 def is_integer(rewriter: Rewriter, node: Node) -> bool:
     """Whether a node is a product of integers."""
     kinds = [rewriter.types[name] for name in node.inputs[:2]]
-    return isinstance(node.op, PRODUCTS) and is_integer_product(*kinds)
+    return isinstance(node.op, Product) and is_integer_product(*kinds)
 
 
 def simplify_integer_epilogue(rewriter: Rewriter, output: str) -> None:
     """Divisions by constants become multiplications, which are joined with the product's scales; bytes that are
     converted back at once stay floats. What is rounded may differ by an ulp before."""
     node = rewriter.nodes[output]
-    if not is_integer(rewriter, node) or not isinstance(node.op, PRODUCTS) or node.op.epilogue is None:
+    if not is_integer(rewriter, node) or not isinstance(node.op, Product) or node.op.epilogue is None:
         return
     expr = _simplified(node.op.epilogue)
     for k in used_operands(expr):
         node, expr = _joined_scale(rewriter, node, expr, k)
-    assert isinstance(node.op, PRODUCTS)
+    assert isinstance(node.op, Product)
     rewriter.put(replace(node, op=replace(node.op, epilogue=expr)))
 
 
@@ -103,7 +101,7 @@ def _whole(x: Expr) -> bool:
 
 def _joined_scale(rewriter: Rewriter, node: Node, expr: Expr, k: int) -> tuple[Node, Expr]:
     """sums · operand k · constant, where that is all the operand is used for, as sums · another operand."""
-    assert isinstance(node.op, PRODUCTS)
+    assert isinstance(node.op, Product)
     name = node.inputs[node.op.main + k - 1] if k else ""
     uses = [e for e in walk(expr) if isinstance(e, Arg) and e.index == k]
     found = [e for e in walk(expr) if _is_scaled(e, k)]

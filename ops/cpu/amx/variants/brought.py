@@ -14,7 +14,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.amx.body import AmxBody
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk
 from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
-from brickrt.ops.cpu.amx.second import second_factor
+from brickrt.ops.cpu.amx.second_factors import second_factor
 from brickrt.ops.cpu.amx.sizes import ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index

@@ -13,7 +13,6 @@ from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED
 from brickrt.ops.cpu.winograd.transforms import (
     has_zero,
     input_matrix,
-    transform_weights,
     transformed_tiles,
     weight_matrix,
 )
@@ -315,6 +314,12 @@ def test_rounding_stays_far_below_the_limit(m, r, rank):
     assert np.abs(got - want).max() < 1e-5 * np.abs(want).max()
 
 
+def transformed_weights(w, down, across):
+    """[…, taps down, taps across] → [n down * n across, …], in float64."""
+    both = np.kron(weight_matrix(down), weight_matrix(across))
+    return (both @ w.reshape(-1, both.shape[1]).T.astype(np.float64)).reshape(len(both), *w.shape[:-2])
+
+
 def types_of(op, given):
     kinds = [TensorType(a.shape, a.dtype) for a in given]
     return kinds, op.infer(kinds)
@@ -324,7 +329,7 @@ def types_of(op, given):
 def test_transformed_weights_of_a_constant_filter(m, r):
     """A filter of ones has the same transform along both axes."""
     axis = Axis(2, m, r, 1, 1, 0, 9)
-    u = transform_weights(np.ones((1, 1, r, r)), axis, axis).reshape(axis.n, axis.n)
+    u = transformed_weights(np.ones((1, 1, r, r)), axis, axis).reshape(axis.n, axis.n)
     row = weight_matrix(axis).sum(axis=1)
     np.testing.assert_allclose(u, np.outer(row, row), atol=1e-12)
 
@@ -335,7 +340,7 @@ def test_tiles_of_transformed_weights(channels):
     down, across = Axis(2, 4, 3, 1, 1, 0, 9), Axis(3, 2, 3, 1, 1, 0, 9)
     w = np.random.default_rng(0).standard_normal((24, 2, channels, 3, 3)).astype(np.float32)
     found = np.stack(list(transformed_tiles(w, 8, down, across)), axis=1)  # [n², tile, swept tap, C, width]
-    want = transform_weights(w, down, across, np.float32).reshape(24, 3, 8, 2, channels)
+    want = transformed_weights(w, down, across).astype(np.float32).reshape(24, 3, 8, 2, channels)
     np.testing.assert_array_equal(found, np.moveaxis(want, 2, -1))
 
 
