@@ -130,9 +130,9 @@ def _joined(before: Slab | None, band: Slab, origin: np.ndarray) -> Slab:
 def _calls(tasks: TaskGraph) -> list[list[tuple[Steps, int]]]:
     """Per task, in order: its steps and which of their boxes."""
     calls: list[list[tuple[Steps, int]]] = [[] for _ in range(len(tasks))]
-    ranks: list[list[int]] = [[] for _ in range(len(tasks))]
+    positions: list[list[int]] = [[] for _ in range(len(tasks))]
     for steps in tasks.steps:
         for k, task in enumerate(steps.tasks.tolist()):
             calls[task].append((steps, k))
-            ranks[task].append(int(steps.ranks[k]))
-    return [[mine[i] for i in np.argsort(order)] for mine, order in zip(calls, ranks, strict=True)]
+            positions[task].append(int(steps.positions[k]))
+    return [[mine[i] for i in np.argsort(order)] for mine, order in zip(calls, positions, strict=True)]

@@ -33,7 +33,7 @@ class Labels:
     def _last_step(self) -> tuple[np.ndarray, np.ndarray]:
         """Per task, which of the graph's steps computes what leaves it, and the row there; −1 for joins."""
         which, row = (np.full(len(self.tasks), -1, np.int64) for _ in range(2))
-        for number, steps in enumerate(self.tasks.steps):  # ascending ranks: the last one stays
+        for number, steps in enumerate(self.tasks.steps):  # ascending positions: the last one stays
             which[steps.tasks], row[steps.tasks] = number, np.arange(len(steps.tasks))
         return which, row
 

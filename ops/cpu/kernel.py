@@ -121,13 +121,13 @@ class Kernel(ABC):
         return any(o.block > 1 and o.shape[1] % o.block for o in (self.out, *self.ins))
 
     @property
-    def asks(self) -> bool:
+    def can_prefetch_weights(self) -> bool:
         """Whether it can prefetch weights of later kernels while register tiles sweep channels."""
         return False
 
     def swept_channels(self, boxes: Boxes) -> np.ndarray:
         """Input channels that the register tiles of each box sweep, added up over tiles and taps [n]; none but of a
-        kernel that `asks`."""
+        kernel that `can_prefetch_weights`."""
         return np.zeros(len(boxes), np.int64)
 
     @property

@@ -93,7 +93,7 @@ class ArgumentTable:
         for steps in self.tasks.steps:
             self.add(steps)
         for moves in self.tasks.scratch_moves:
-            self.carry(moves)
+            self.move_rows(moves)
 
     def add(self, steps: Steps) -> None:
         """Chooses kernels for one node's steps and writes their records."""
@@ -125,9 +125,9 @@ class ArgumentTable:
         if asked is not None:
             column = HEAD_WORDS + 2 * (len(node.inputs) + kernel.extra_pointers)
             self.prefetch.note(steps.node, words[:, column : column + 2], asked)
-        self.records.append((steps.tasks, steps.ranks, words))
+        self.records.append((steps.tasks, steps.positions, words))
 
-    def carry(self, moves: ScratchMoves) -> None:
+    def move_rows(self, moves: ScratchMoves) -> None:
         """Writes the records that move rows inside the scratch of a tensor."""
         operand, origins = self.places.moved(moves)
         op = Map(arg(0, operand.dtype))
@@ -137,7 +137,7 @@ class ArgumentTable:
         places: list[tuple[int | np.ndarray, np.ndarray]] = [*origins]
         if kernels[0].sized:
             places.append((self._sizes_of(numbers), np.zeros(len(numbers), np.int64)))
-        self.records.append((moves.tasks, moves.ranks, words_of(numbers, places, moves.boxes)))
+        self.records.append((moves.tasks, moves.positions, words_of(numbers, places, moves.boxes)))
 
     def _numbers(self, kernels: Sequence[Kernel]) -> np.ndarray:
         """The kernels' places in the table of kernels."""
@@ -172,9 +172,9 @@ class ArgumentTable:
                 found.append((self.constant(steps.node, i, kernel), zeros))
             else:
                 found.append(self.places.origin(name, operand, steps))
-        for ahead, (name, stream) in zip(kernel.prefetched, steps.prefetches.items(), strict=False):
-            base, offsets = self.places.origin(name, ahead.operand, steps)
-            found.append((base, offsets + ahead.operand.byte_offsets(np.array([stream.shift], np.int64))))
+        for fetched, (name, target) in zip(kernel.prefetched, steps.prefetches.items(), strict=False):
+            base, offsets = self.places.origin(name, fetched.operand, steps)
+            found.append((base, offsets + fetched.operand.byte_offsets(np.array([target.shift], np.int64))))
         if kernel.prefetch_bytes is not None:
             found.append((SCRATCH, zeros))  # filled in by `WeightPrefetch`
         if kernel.workspace:

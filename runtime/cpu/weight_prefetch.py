@@ -60,7 +60,7 @@ class WeightPrefetch:
     ) -> tuple[Sequence[Kernel], np.ndarray | None]:
         """The kernels of a node's steps, which ask if they should and can, and how many bytes each step asks for."""
         share = self.shares.get(steps.node)
-        if share is None or not all(v.asks for v in variants):
+        if share is None or not all(v.can_prefetch_weights for v in variants):
             return variants, None
         if not share.nbytes:
             return self._at_pace(variants, 0), np.zeros(len(which), np.int64)

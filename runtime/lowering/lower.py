@@ -131,7 +131,7 @@ class Lowering:
                     self.wait_for(s, name, region, tasks)
             self.store(s, node, grid, int(tasks[0]) if len(tasks) else self.tasks)
             if subgraph.partial_reductions:  # of a single node
-                self.tail_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
+                self.partial_reduction_steps(s, subgraph, boxes, tasks, np.zeros(len(tasks), np.int64))
 
     def alias(self, s: int, node: Node) -> None:
         """One task without work, which waits for all of what the view shows."""
@@ -156,18 +156,20 @@ class Lowering:
         axis = swept_axis(subgraph.brick, subgraph.band)
         prefetches = find_prefetches(self.plan, subgraph, axis) if swept.bands > 1 else {}
         of_band = np.repeat(tasks, swept.bands)
-        for rank, k in enumerate(subgraph.nodes):
+        for position, k in enumerate(subgraph.nodes):
             if graph.nodes[k].output not in self.inplace_slices:
-                ranks = np.tile(np.arange(swept.bands) * len(subgraph.members) + rank, len(grid))
-                self.band_steps(k, swept, of_band, 2 * ranks + 1, prefetches.get(k, {}))
+                positions = np.tile(np.arange(swept.bands) * len(subgraph.members) + position, len(grid))
+                self.band_steps(k, swept, of_band, 2 * positions + 1, prefetches.get(k, {}))
         for name, boxes in swept.outer.items():
             self.wait_for(s, name, boxes, tasks)
         self.store(s, graph.nodes[subgraph.nodes[-1]], grid, int(tasks[0]) if len(tasks) else self.tasks)
         after = np.tile(np.arange(swept.bands) * len(subgraph.members) + len(subgraph.nodes), len(grid))
-        self.tail_steps(s, subgraph, swept.output, of_band, after)
+        self.partial_reduction_steps(s, subgraph, swept.output, of_band, after)
 
-    def tail_steps(self, s: int, subgraph: Subgraph, boxes: Boxes, tasks: np.ndarray, after: np.ndarray) -> None:
-        """Calls of a subgraph's tails on the boxes of its output, once the tasks have made them."""
+    def partial_reduction_steps(
+        self, s: int, subgraph: Subgraph, boxes: Boxes, tasks: np.ndarray, after: np.ndarray
+    ) -> None:
+        """Calls of a subgraph's partial reductions on the boxes of its output, once the tasks have made them."""
         at = np.flatnonzero(boxes.volumes)
         for n, k in enumerate(subgraph.partial_reductions):
             node = self.plan.graph.nodes[k]
@@ -177,20 +179,25 @@ class Lowering:
             self.store(s, node, self.grid(k, brick), int(tasks[0]))
 
     def band_steps(
-        self, k: int, swept: SweptBricks, tasks: np.ndarray, ranks: np.ndarray, prefetches: dict[str, PrefetchTarget]
+        self,
+        k: int,
+        swept: SweptBricks,
+        tasks: np.ndarray,
+        positions: np.ndarray,
+        prefetches: dict[str, PrefetchTarget],
     ) -> None:
         """Calls of node `k` in all bands of all bricks, each after what it keeps of its output has moved."""
         node, buffers = self.plan.graph.nodes[k], swept.buffers
         at, boxes = swept.computed[node.output]
         roots = [root_of(self.inplace_slices, name) for name in (*node.inputs, node.output)]
         local = {name: buffers[name].origins[at] for name in roots if name in buffers}
-        self.steps.append(Steps(k, boxes, tasks[at], ranks[at], local, prefetches))
+        self.steps.append(Steps(k, boxes, tasks[at], positions[at], local, prefetches))
         if node.output in buffers:
             own = buffers[node.output]
             at = np.flatnonzero(own.moves)
             if len(at):
                 moved, origins = own.moved.take(at), (own.before[at], own.origins[at])
-                self.scratch_moves.append(ScratchMoves(node.output, moved, tasks[at], ranks[at] - 1, *origins))
+                self.scratch_moves.append(ScratchMoves(node.output, moved, tasks[at], positions[at] - 1, *origins))
 
     def in_place(self, subgraph: Subgraph) -> Collection[str]:
         """The tensors of a subgraph that products read where they lie in shared memory."""

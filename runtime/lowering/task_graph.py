@@ -43,7 +43,7 @@ class PrefetchTarget:
 
 @dataclass(frozen=True, eq=False)
 class Steps:
-    """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `ranks` inside a task, [n].
+    """Calls of one node: `boxes` of its output, the `tasks` they belong to, and their `positions` inside a task, [n].
 
     `origins` are, per tensor of the node that lies in scratch, the index of its storage's first element, [n, d].
     `prefetches` names stored tensors that later steps read or write: an engine may fetch them meanwhile.
@@ -52,14 +52,14 @@ class Steps:
     node: int
     boxes: Boxes
     tasks: np.ndarray
-    ranks: np.ndarray
+    positions: np.ndarray
     origins: dict[str, np.ndarray]
     prefetches: dict[str, PrefetchTarget] = field(default_factory=dict)
 
     def part(self, rows: np.ndarray) -> Steps:
         """The calls of these numbers."""
         origins = {name: each[rows] for name, each in self.origins.items()}
-        return Steps(self.node, self.boxes.take(rows), self.tasks[rows], self.ranks[rows], origins, self.prefetches)
+        return Steps(self.node, self.boxes.take(rows), self.tasks[rows], self.positions[rows], origins, self.prefetches)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ class ScratchMoves:
     tensor: str
     boxes: Boxes
     tasks: np.ndarray
-    ranks: np.ndarray
+    positions: np.ndarray
     before: np.ndarray
     after: np.ndarray
 
@@ -81,7 +81,7 @@ class ScratchMoves:
 class TaskGraph:
     """All tasks of a plan. Task t waits for `deps[dep_offsets[t]:dep_offsets[t + 1]]`, all smaller than t.
 
-    A task runs its steps and scratch moves in order of rank; one without steps joins others: it is complete when they
+    A task runs its steps and scratch moves by their positions; one without steps joins others: it is complete when they
     are. `task_subgraph` is −1 for joins. `recomputed` counts elements computed more than once, `allocations` has every
     stored tensor, constants aside; `aliases` names the tensor that a view or slice is stored in, and `inplace_slices`
     says where in it a slice begins. `volumes` has, by node, the elements written of outputs that are not written whole.

@@ -84,7 +84,7 @@ class Touch:
     """One task reads or writes a box of a stored tensor."""
 
     task: int
-    rank: int
+    position: int
     tensor: str
     box: Boxes
 
@@ -104,7 +104,7 @@ def touches(tasks: TaskGraph) -> tuple[list[Touch], list[Touch]]:
             whole = Boxes.whole(graph.types[root].shape, len(boxes))
             boxes = Boxes(whole.lo, np.where((boxes.volumes > 0)[:, None], whole.hi, whole.lo))
         for k, task in enumerate(steps.tasks.tolist()):
-            found.append(Touch(task, int(steps.ranks[k]), root, boxes[k]))
+            found.append(Touch(task, int(steps.positions[k]), root, boxes[k]))
 
     for steps in tasks.steps:
         node = graph.nodes[steps.node]
@@ -126,7 +126,7 @@ def check_reads(tasks: TaskGraph) -> None:
         by_tensor[w.tensor].append(w)
     for r in reads:
         for w in by_tensor[r.tensor]:
-            if overlap(r.box, w.box) and (r.task, r.rank > w.rank) != (w.task, True):
+            if overlap(r.box, w.box) and (r.task, r.position > w.position) != (w.task, True):
                 assert before[r.task] >> w.task & 1, f"task {r.task} reads '{r.tensor}' before task {w.task} writes it"
 
 
@@ -186,7 +186,7 @@ class ArenaMachine:
                 self.tensors[name] = self.room(name, place.kind, place.offset)
         self.steps = defaultdict(list)
         calls = [(s, k) for s in (*tasks.steps, *tasks.scratch_moves) for k in range(len(s.tasks))]
-        for steps, k in sorted(calls, key=lambda call: call[0].ranks[call[1]]):
+        for steps, k in sorted(calls, key=lambda call: call[0].positions[call[1]]):
             self.steps[int(steps.tasks[k])].append((steps, k))
 
     def room(self, name: str, kind: str, offset: int) -> np.ndarray:

@@ -127,7 +127,7 @@ class AmxScheme(Kernel):
     # ---- weights of later kernels
 
     @property
-    def asks(self) -> bool:
+    def can_prefetch_weights(self) -> bool:
         """See `Kernel`."""
         return True
 

@@ -361,7 +361,7 @@ class ConvScheme(WeightedKernel):
         return -(-math.prod(self.out.shape[2:]) * self.sums.itemsize // LINE) * LINE * self.pairs_bytes
 
     @property
-    def asks(self) -> bool:
+    def can_prefetch_weights(self) -> bool:
         """See `Kernel`."""
         return self.op.groups == 1 and not self.few_outputs and self.packed[1] and not self.walks_taps
 

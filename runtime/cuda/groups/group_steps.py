@@ -69,8 +69,8 @@ class OpSteps:
 
     def records(self, table: ArgumentTable) -> KernelRecords:
         """Those of the operator's kernel."""
-        ranks = np.zeros(len(self.tasks), np.int64)
-        return table.add_op(self.node, self.op, self.operands, self.origins, self.boxes, self.tasks, ranks)
+        positions = np.zeros(len(self.tasks), np.int64)
+        return table.add_op(self.node, self.op, self.operands, self.origins, self.boxes, self.tasks, positions)
 
 
 GroupSteps = NodeSteps | OpSteps

@@ -50,11 +50,12 @@ Source = Origin | np.ndarray  # where an operand lies, or the constant that it i
 
 @dataclass(frozen=True, eq=False)
 class KernelRecords:
-    """Records of steps that call one kernel, int64 [n, words], whose first word is set later; their tasks and ranks."""
+    """Records of steps that call one kernel, int64 [n, words], whose first word is set later; their tasks and
+    positions."""
 
     kernel: Kernel
     tasks: np.ndarray
-    ranks: np.ndarray
+    positions: np.ndarray
     words: np.ndarray
 
 
@@ -69,7 +70,7 @@ class ExtraSteps(Protocol):
 @dataclass
 class ArgumentTable:
     """Makes all records: `records[i]` are those of the graph's steps i, then follow those of the `extra` steps;
-    `carried[name]` are those that move rows of a scratch tensor.
+    `row_moves[name]` are those that move rows of a scratch tensor.
 
     Steps whose index is in `skipped` get none: a library computes them, or extra steps do.
     """
@@ -80,7 +81,7 @@ class ArgumentTable:
     values: OwnedConstants | None = None
     packed: PackedConstants = field(default_factory=PackedConstants)
     records: list[KernelRecords | None] = field(default_factory=list)
-    carried: dict[str, list[KernelRecords]] = field(default_factory=dict)
+    row_moves: dict[str, list[KernelRecords]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         graph = self.tasks.plan.graph
@@ -95,7 +96,7 @@ class ArgumentTable:
                 self._values.done(name)
         self.records += extra
         for moves in self.tasks.scratch_moves:
-            self.carried.setdefault(moves.tensor, []).append(self._carry(moves))
+            self.row_moves.setdefault(moves.tensor, []).append(self._move_rows(moves))
 
     def of(self, i: int) -> list[KernelRecords]:
         """All records of steps `i`, those that move rows of the node's output included."""
@@ -103,7 +104,7 @@ class ArgumentTable:
         if i >= len(self.tasks.steps):
             return [own] if own else []
         steps = self.tasks.steps[i]
-        moves = self.carried.get(self.tasks.plan.graph.nodes[steps.node].output, ())
+        moves = self.row_moves.get(self.tasks.plan.graph.nodes[steps.node].output, ())
         return [*([own] if own else ()), *moves]
 
     def placed(self, places: Mapping[str, Allocation]) -> ArgumentTable:
@@ -146,12 +147,12 @@ class ArgumentTable:
         origins: Sequence[Origin],
         boxes: Boxes,
         tasks: np.ndarray,
-        ranks: np.ndarray,
+        positions: np.ndarray,
     ) -> KernelRecords:
         """The records of an operator that is not the node's own, on operands of which the output is the first."""
         operands = [_aligned(operand, origin) for operand, origin in zip(operands, origins, strict=True)]
         kernel = self._kernel(node, op, operands, (False,) * (len(operands) - 1), boxes)
-        return KernelRecords(kernel, tasks, ranks, words_of(origins, boxes))
+        return KernelRecords(kernel, tasks, positions, words_of(origins, boxes))
 
     def _held(self, name: str, steps: Steps) -> tuple[Operand, Source]:
         """A tensor that steps read or write."""
@@ -173,15 +174,15 @@ class ArgumentTable:
         ]
         _check_sizes(node, len(held) + len(kernel.tables()), steps.boxes.rank)
         origins += [(CONSTANTS, np.full(n, self.packed.add(table))) for table in kernel.tables()]
-        return KernelRecords(kernel, steps.tasks, steps.ranks, words_of(origins, steps.boxes))
+        return KernelRecords(kernel, steps.tasks, steps.positions, words_of(origins, steps.boxes))
 
-    def _carry(self, moves: ScratchMoves) -> KernelRecords:
+    def _move_rows(self, moves: ScratchMoves) -> KernelRecords:
         """The records that move rows inside the scratch of a tensor."""
         operand, origins = self.places.moved(moves)
         graph = self.tasks.plan.graph
         node = graph.nodes[graph.producers[moves.tensor]]
         op, operands = Map(arg(0, operand.dtype)), (operand, operand)
-        return self.add_op(node, op, operands, origins, moves.boxes, moves.tasks, moves.ranks)
+        return self.add_op(node, op, operands, origins, moves.boxes, moves.tasks, moves.positions)
 
     def _most_shared(self, node: Node) -> int:
         """Bytes of shared memory that the kernels of a node may count on."""

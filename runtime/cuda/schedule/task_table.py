@@ -23,7 +23,7 @@ class TaskTable:
 def make_table(numbered: Sequence[tuple[KernelRecords, int]], place: np.ndarray, tasks: int) -> TaskTable:
     """The records of `tasks` tasks, of which the graph's task t is number `place[t]`. Beside the records of a kernel is
     the number that it has in its launch. Raises BrickError where they are too many."""
-    found = order_records([(one.tasks, one.ranks, one.words) for one, _ in numbered], place)
+    found = order_records([(one.tasks, one.positions, one.words) for one, _ in numbered], place)
     widths = found.widths[found.order]
     starts = np.empty_like(found.widths)
     starts[found.order] = np.cumsum(widths) - widths

@@ -36,9 +36,9 @@ def arrays(tasks: TaskGraph) -> list[np.ndarray]:
     """All numbers of a task graph."""
     found = [tasks.dep_offsets, tasks.deps, tasks.task_subgraph, np.array([tasks.recomputed, tasks.scratch_bytes])]
     for steps in tasks.steps:
-        found += [steps.boxes.lo, steps.boxes.hi, steps.tasks, steps.ranks, *steps.origins.values()]
+        found += [steps.boxes.lo, steps.boxes.hi, steps.tasks, steps.positions, *steps.origins.values()]
     for moves in tasks.scratch_moves:
-        found += [moves.boxes.lo, moves.boxes.hi, moves.tasks, moves.ranks, moves.before, moves.after]
+        found += [moves.boxes.lo, moves.boxes.hi, moves.tasks, moves.positions, moves.before, moves.after]
     return found
 
 

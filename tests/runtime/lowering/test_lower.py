@@ -85,14 +85,14 @@ def test_every_dependency_between_bricks_overlaps_what_is_read():
 
 
 def test_padded_tasks_wait_for_nothing_inside_their_subgraph():
-    """x → conv → conv, bricks of 4: four tasks of three steps, ranks in the order of the nodes."""
+    """x → conv → conv, bricks of 4: four tasks of three steps, positions in the order of the nodes."""
     tasks = lowered(chain(2, 8).graph(), "padded", brick=4)
     [mine] = tasks_of(tasks, "padded")
     waits = needs(tasks)
     assert all(set(waits[t]).isdisjoint(mine) for t in mine)
     inside = [s for s in tasks.steps if set(s.tasks.tolist()) == set(mine)]
-    assert all(len(set(s.ranks.tolist())) == 1 for s in inside)
-    assert len({int(s.ranks[0]) for s in inside}) == len(inside)
+    assert all(len(set(s.positions.tolist())) == 1 for s in inside)
+    assert len({int(s.positions[0]) for s in inside}) == len(inside)
     assert len(inside) >= 2
 
 

@@ -49,7 +49,7 @@ def expected_of(blueprint: Blueprint) -> Expected:
     places, types = tasks.allocations, tasks.plan.graph.types
     number = np.full(len(blueprint.owner), -1, np.int64)
     number[tables.order] = np.arange(len(tables))
-    found = order_records([(one.tasks, one.ranks, one.words) for one, _ in numbered], number)
+    found = order_records([(one.tasks, one.positions, one.words) for one, _ in numbered], number)
     like = np.repeat(np.arange(len(numbered)), [len(one.tasks) for one, _ in numbered])
     base = device_places(tasks).base
     return Expected(

@@ -101,7 +101,7 @@ def test_parts_promise_no_more_than_they_keep():
     assert (last.kernel.ins[0].strides, last.kernel.ins[0].align) == ((8, 1), 4)
 
 
-def test_tables_are_in_the_order_of_tasks_and_ranks():
+def test_tables_are_in_the_order_of_tasks_and_positions():
     tasks = lowered(two_layers(), "padded", SMALL, brick=4)
     numbered = [(records, k) for k, records in enumerate(ArgumentTable(tasks).records) if records]
     backwards = np.arange(len(tasks))[::-1].copy()
@@ -109,7 +109,7 @@ def test_tables_are_in_the_order_of_tasks_and_ranks():
     for t in range(len(tasks)):
         words = table.records[table.task_at[backwards[t]] : table.task_at[backwards[t] + 1]].tolist()
         expected: list[int] = []
-        mine = [(int(r.ranks[k]), n, r, k) for r, n in numbered for k in np.flatnonzero(r.tasks == t)]
+        mine = [(int(r.positions[k]), n, r, k) for r, n in numbered for k in np.flatnonzero(r.tasks == t)]
         for _, number, records, k in sorted(mine, key=lambda one: one[0]):
             expected += [number, *records.words[k, 1:].tolist()]
         assert words == expected
