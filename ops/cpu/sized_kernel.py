@@ -90,8 +90,7 @@ def in_words(tables: Sequence[np.ndarray]) -> np.ndarray:
 def emit_sized(kernel: Kernel, name: str) -> tuple[ir.Module, SizeTable]:
     """The kernel alone in a module, under `name`, and the table that it reads: its last pointer."""
     module, table = ir.Module(name), SizeTable(broad=kernel.broad)
-    rounds = kernel.isa.multiplies_bfloat16
-    f = FunctionEmitter(module, name, sizes_at=kernel.pointers, sizes=table, rounds_bfloat16=rounds)
+    f = FunctionEmitter(module, name, sizes_at=kernel.pointers, sizes=table, isa=kernel.isa)
     opened_kernel(kernel, table.number).emit(f)
     f.finish()
     return module, table

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Hashable, Mapping
+from weakref import finalize
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.after_fork import tell_children
@@ -21,6 +22,14 @@ def kept_bytes(asked: int | None) -> int:
     if isinstance(asked, bool) or not isinstance(asked, int) or asked < 0:
         raise BrickError(f"keep_bytes {asked!r} is impossible: give a number of bytes, 0 to keep only the last program")
     return asked
+
+
+def programs_kept_for(owner: object, asked: int | None) -> KeptPrograms:
+    """The programs of a runtime, which go with it at once: they are kept by caches that refer to each other, and would
+    wait for the collection of garbage. Raises BrickError as `kept_bytes` does."""
+    found = KeptPrograms(kept_bytes(asked))
+    finalize(owner, found.clear)
+    return found
 
 
 class KeptPrograms:

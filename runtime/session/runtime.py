@@ -23,7 +23,7 @@ from brickrt.runtime.compiled.compiled_source import CompiledSource, compiled_pi
 from brickrt.runtime.engines import Device, Engine, choose_engine
 from brickrt.runtime.execution.execution import Execution
 from brickrt.runtime.execution.given_outputs import fill_given, given_outputs
-from brickrt.runtime.execution.kept_programs import KeptPrograms, kept_bytes
+from brickrt.runtime.execution.kept_programs import programs_kept_for
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.pipeline import Pipeline, import_stages
@@ -88,7 +88,7 @@ class Runtime:
         keep_bytes: int | None = None,
         client: Any = None,
     ) -> None:
-        self._kept = KeptPrograms(kept_bytes(keep_bytes))
+        self._kept = programs_kept_for(self, keep_bytes)
         options = _options(strategy, brick, max_layers, exact, precision, rules)
         self.threads = thread_count(threads)
         self.source = model_source(graph)

@@ -43,6 +43,7 @@ COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside twice the 
 # What a run imports, at the latest once it is planned, and bytes that a process grows by then.
 IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
+WRITING = 16 * MIB  # that a writer holds of each output, beside the rows of a band
 NOISE = MIB  # by which two processes that did the same differ
 
 
@@ -94,7 +95,7 @@ def plan_stream(
     with last_resort(lambda: "planning bands"), preparing(_longer(plan)), uncollected():
         planner = StreamPlanner.of(plan, slices, views)
         axes = planner.network.swept.axes
-        asked = MemoryLimit(limit, pipeline.threads, runtime, _writing(plan, axes) + (reading(axes) if reading else 0))
+        asked = _memory_limit(planner, limit, pipeline.threads, runtime, reading(axes) if reading else 0)
         if cut is not None:
             candidate = _as_cut(planner, slices, asked, cut)
         else:
@@ -167,7 +168,9 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
     asked = _with_buffers(planner, asked)
     for saved in (SHORT, LONG):
         sample = planner.stream_plan(cut.rows, cut.strips, sample=True, saved=saved)
-        memory = project_stream(sample, slices, asked.threads, asked.runtime, asked.buffers, limit=asked.limit)
+        memory = project_stream(
+            sample, slices, asked.threads, asked.runtime, asked.buffers_of(sample), limit=asked.limit
+        )
         if memory.total <= asked.limit:
             return Candidate(planner.stream_plan(cut.rows, cut.strips, saved=saved), memory, modelled_us(sample))
         least = min(memory.total, least or memory.total)
@@ -218,7 +221,8 @@ def in_core_bytes(plan: Plan) -> int:
     return arena_size(lives) + sum(graph.types[name].nbytes for name in io) + constants
 
 
-def _writing(plan: Plan, axes: RowAxes) -> int:
-    """Bytes that writers may hold: a band's rows in another order and type, about."""
-    outputs = [(plan.graph.types[name], axes.of(name)) for name in plan.graph.outputs]
-    return sum(2**24 + 256 * kind.nbytes // max(1, (*kind.shape, 1, 1, 1)[axis]) for kind, axis in outputs)
+def _memory_limit(planner: StreamPlanner, limit: int, threads: int, runtime: int, reading: int) -> MemoryLimit:
+    """The limit, with what readers hold, and writers may: a band's rows in another order and type, about."""
+    outputs = [planner.plan.graph.types[name] for name in planner.plan.graph.outputs]
+    per_row = sum(kind.nbytes for kind in outputs) / max(1, planner.tall)
+    return MemoryLimit(limit, threads, runtime, WRITING * len(outputs) + reading, per_row)

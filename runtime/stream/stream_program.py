@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
 from brickrt.ops.cpu.isa import Isa
+from brickrt.plan.stream.band_plan import BandPlan
 from brickrt.plan.stream.stream_memory import persistent_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cpu.memory import Pages
 from brickrt.runtime.cpu.program import ProgramSeries
 from brickrt.runtime.cpu.worker_program import WorkerProgram
 from brickrt.runtime.lowering.arena import view_aliases
-from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
+from brickrt.runtime.lowering.inplace_slices import InplaceSlice, find_inplace_slices
 from brickrt.runtime.lowering.owned_constants import KeptConstants
 from brickrt.runtime.lowering.task_graph import TaskGraph
 from brickrt.runtime.progress import KernelProgress
@@ -32,6 +34,31 @@ def _views(plan: StreamPlan) -> dict[str, str]:
     producers, chained, level = plan.plan.graph.producers, plan.swept.chained, plan.swept.level
     views = view_aliases(plan.plan).items()
     return {name: source for name, source in views if name not in level and producers[name] not in chained}
+
+
+@dataclass(frozen=True)
+class _Lowering:
+    """Lowers what a plan runs. It knows nothing of the program that holds it, whose memory so goes with the last who
+    uses it, and does not wait for the collection of garbage."""
+
+    plan: StreamPlan
+    resident: Mapping[int, BandPlan]
+    slices: Mapping[str, InplaceSlice]
+    aliases: Mapping[str, str]
+
+    @classmethod
+    def of(cls, plan: StreamPlan) -> _Lowering:
+        """Finds what no band stores: parts of other tensors, and views."""
+        slices = {n: part for n, part in find_inplace_slices(plan.plan).items() if n not in plan.swept.axes.rolls}
+        between = ((number, plan.resident_plan(number)) for number in range(len(plan.sweeps) + 1))
+        resident = {number: found for number, found in between if found is not None}
+        return cls(plan, resident, slices, _views(plan))
+
+    def lower(self, key: Key) -> TaskGraph:
+        """The task graph of a band, or of what runs before a sweep."""
+        sweep, band, skipped = key
+        plan = self.resident[sweep] if band == BETWEEN else self.plan.band_plan(sweep, band, skipped)
+        return lower_band(plan, self.slices, self.aliases)
 
 
 class StreamProgram:
@@ -54,12 +81,10 @@ class StreamProgram:
         self.plan, self.threads = plan, threads
         everything = [SweepWork(number, plan.bands(number, 0)) for number in range(len(plan.sweeps))]
         self.work = everything if work is None else list(work)
-        rolls, self._aliases = plan.swept.axes.rolls, _views(plan)
-        self._slices = {name: part for name, part in find_inplace_slices(plan.plan).items() if name not in rolls}
-        between = ((number, plan.resident_plan(number)) for number in range(len(plan.sweeps) + 1))
-        self._resident = {number: resident for number, resident in between if resident is not None}
+        lowering = _Lowering.of(plan)
+        self._resident = lowering.resident
         series = ProgramSeries(isa, threads, KeptConstants(plan.plan.graph, constants), progress)
-        self._programs = BandPrograms(series, self._lowered, held)
+        self._programs = BandPrograms(series, lowering.lower, held)
         self._programs.expect(self._order(self.work))
         self.memory = Pages(persistent_bytes(plan)).fitting()
         self.sweeps = [SweepMemory(plan.plan, one, self.memory) for one in plan.sweeps]
@@ -77,12 +102,6 @@ class StreamProgram:
                 keys = (self._key(one, band) for band in range(one.bands.first, one.bands.end))
                 found += (known.setdefault(key, key) for key in keys)
         return found
-
-    def _lowered(self, key: Key) -> TaskGraph:
-        """The task graph of a band, or of what runs before a sweep."""
-        sweep, band, skipped = key
-        plan = self._resident[sweep] if band == BETWEEN else self.plan.band_plan(sweep, band, skipped)
-        return lower_band(plan, self._slices, self._aliases)
 
     def _key(self, one: SweepWork, band: int) -> Key:
         skipped = self.plan.skipped(one.sweep, one.bands, band) if one.bands.starts else frozenset[int]()

@@ -28,6 +28,10 @@ from brickrt.ops.operators.rowwise import Rowwise, Step
 
 ROW_BYTES = 1 << 18
 """A longer row does not stay in the cache of a core: each of its sweeps is better shared by all cores."""
+ROWS = 2
+"""The axis along which images are computed band by band."""
+LARGE = 1 << 28
+"""Bytes of an image that may have to be: its columns, which cross all bands, are summed apart."""
 LANES = 16
 """Rows that are swept together where they lie across the lanes of vectors."""
 CHEAP = 4
@@ -115,9 +119,9 @@ class _StitchedChain:
     axes: tuple[int, ...]
 
     def node(self) -> Node | None:
-        """The row-wise node; None where rows are too long, or it would read or compute too much."""
+        """The row-wise node; None where rows are too long or cross too many bands, or it would read too much."""
         last, names = self.members[-1], self._inputs()
-        if names is None or len(names) > OPERANDS or self._row_bytes() > ROW_BYTES:
+        if names is None or len(names) > OPERANDS or self._row_bytes() > ROW_BYTES or self._has_large_columns():
             return None
         op = self._operator(names)
         if sum(isinstance(e, Apply) for e in _expressions(op)) > OPERATIONS:
@@ -128,6 +132,10 @@ class _StitchedChain:
         kind = self.rewriter.types[self.members[-1].output]
         across = 1 if kind.rank - 1 in self.axes else LANES
         return math.prod(kind.shape[axis] for axis in self.axes) * kind.dtype.itemsize * across
+
+    def _has_large_columns(self) -> bool:
+        kind = self.rewriter.types[self.members[-1].output]
+        return ROWS in self.axes and kind.rank - 1 not in self.axes and kind.nbytes > LARGE
 
     def _inputs(self) -> list[str] | None:
         """What members read from outside, a tensor of the full shape first; None where none of them has it."""

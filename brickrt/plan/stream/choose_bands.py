@@ -15,6 +15,7 @@ from brickrt.plan.stream.stream_time import modelled_us
 from brickrt.plan.stream.strip_parts import strip_edges
 
 HEIGHTS = (256, 192, 128, 96, 64, 48, 32, 24, 16, 8, 4, 2, 1)  # of bands: multiples of what all advance by
+SHORT_ROW = 1024  # pixels of a row, of which bands have more rows where they have fewer: a signal's has one
 STRIPS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take time to plan
 COARSEST = 64  # rows to one of a tensor with which bands still advance
@@ -31,12 +32,18 @@ Full = Mapping[Cut, StreamMemory]
 
 @dataclass(frozen=True)
 class MemoryLimit:
-    """`limit` bytes of which the process has `runtime` already; `buffers` are those of readers and writers."""
+    """`limit` bytes of which the process has `runtime` already; `buffers` are those of readers and writers, which have
+    `row_bytes` more for each row of a band."""
 
     limit: int
     threads: int
     runtime: int
     buffers: int = 0
+    row_bytes: float = 0.0
+
+    def buffers_of(self, plan: StreamPlan) -> int:
+        """Bytes of readers and writers of a plan's bands."""
+        return self.buffers + math.ceil(self.row_bytes * plan.rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +79,9 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
         with not_counted():  # as long as it takes for the bands of which there is room for the schedules
             if whole:
                 plan = planner.stream_plan(plan.rows, plan.strips, saved=plan.saved)
-            memory = project_stream(plan, slices, asked.threads, asked.runtime, asked.buffers, limit=asked.limit)
+            memory = project_stream(
+                plan, slices, asked.threads, asked.runtime, asked.buffers_of(plan), limit=asked.limit
+            )
         best = replace(best, plan=plan, memory=memory)
         if memory.total <= asked.limit:
             return best
@@ -167,7 +176,13 @@ class _BandSearch:
             (rows, strips, saved), asked = cut, self.asked
             plan = self.planner.stream_plan(rows, strips, sample=True, saved=saved)
             memory = self.full.get(cut) or project_stream(
-                plan, self.slices, asked.threads, asked.runtime, asked.buffers + SAMPLING, self.known, asked.limit
+                plan,
+                self.slices,
+                asked.threads,
+                asked.runtime,
+                asked.buffers_of(plan) + SAMPLING,
+                self.known,
+                asked.limit,
             )
             self.made[cut] = Candidate(plan, memory, modelled_us(plan) if memory.total <= asked.limit else math.inf)
         return self.made[cut]
@@ -211,7 +226,7 @@ class _BandSearch:
         a deep network's schedule takes more: as their number does, while what they hold grows with their height."""
         one = self.candidate((heights[-1], strips, saved))
         schedule, rest = schedule_bytes(one.plan), one.memory.arena + one.memory.tables
-        if one.memory.total <= self.asked.limit or 2 * schedule < rest:
+        if one.memory.total <= self.asked.limit or 2 * schedule < rest or not schedule:
             return one
         taller = one.plan.rows * math.sqrt(schedule / max(1, rest - schedule))
         at = min(heights, key=lambda rows: abs(math.log(rows / taller)))
@@ -225,7 +240,16 @@ def _heights(planner: StreamPlanner) -> list[int]:
     most = int(BAND_FLOPS * tall / max(BAND_FLOPS, flops))
     least = -(-tall // MOST_BANDS) if planner.uneven else 1
     unit = -(-least // unit) * unit
-    return list(dict.fromkeys(min(max(unit, min(height, most) // unit * unit), tall) for height in HEIGHTS))
+    more = 1 << max(1, SHORT_ROW // max(1, _row_pixels(planner))).bit_length() - 1
+    heights = [*(height * more for height in HEIGHTS), *(height for height in HEIGHTS if height < more)]
+    return list(dict.fromkeys(min(max(unit, min(height, most) // unit * unit), tall) for height in heights))
+
+
+def _row_pixels(planner: StreamPlanner) -> int:
+    """Pixels of a row of the widest input or output."""
+    graph, swept = planner.plan.graph, planner.network.swept
+    ends = [name for name in (*graph.inputs, *graph.outputs) if name in swept.level]
+    return max((math.prod(graph.types[name].shape[swept.axes.of(name) + 1 :]) for name in ends), default=1)
 
 
 def _strips(planner: StreamPlanner) -> Iterator[tuple[int, ...]]:

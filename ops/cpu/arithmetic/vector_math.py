@@ -1,12 +1,15 @@
 """float32 exp, log, tanh, erf and sigmoid on vectors of any lane count, as straight-line IR.
 
-Arguments and results are `float` or `<n x float>`. Errors stay below 2 ulp (3 for tanh and sigmoid) over the whole
+Arguments and results are `float` or `<n x float>`; an element has the same bits in a vector of any length, as all are
+computed in the processor's own. Errors stay below 2 ulp (3 for tanh and sigmoid) over the whole
 range, subnormal results included; infinities and NaN behave as in C. Polynomials are weighted minimax fits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import TypeAlias
 
 from llvmlite import ir
 
@@ -17,6 +20,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
 from brickrt.ops.cpu.isa import NARROW
 
+Function: TypeAlias = Callable[[FunctionEmitter, ir.Value], ir.Value]
 # Added to a small float, this leaves the nearest whole number in the low bits.
 ROUNDER = 12582912.0
 ROUNDER_BITS = 0x4B400000
@@ -64,6 +68,28 @@ def lanes_of(x: ir.Value) -> int:
     return x.type.count if isinstance(x.type, ir.VectorType) else 1
 
 
+def in_whole_vectors(function: Function) -> Function:
+    """The function computed in vectors as long as the processor's: those of other lengths have other formulas."""
+
+    @wraps(function)
+    def computed(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+        lanes, whole = lanes_of(x), f.isa.lanes if f.isa else lanes_of(x)
+        if lanes == whole:
+            return function(f, x)
+        if lanes == 1:
+            alone = f.b.insert_element(ir.Constant(vector(FLOAT, whole), ir.Undefined), x, I32(0))
+            return f.b.extract_element(function(f, alone), I32(0))
+        starts = range(0, lanes, whole)
+        parts = [function(f, f.shuffle(x, x, [min(at + k, lanes - 1) for k in range(whole)])) for at in starts]
+        found = parts[0]
+        for k, part in enumerate(parts[1:], 1):
+            found = f.shuffle(found, f.shuffle(part, part, [*range(whole)] * k), range(whole * (k + 1)))
+        return found if lanes == whole * len(parts) else f.shuffle(found, found, range(lanes))
+
+    return computed
+
+
+@in_whole_vectors
 def exp(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """e^x; above 89 it is infinite."""
     return _exp_above(f, _at_most(f, x, 89.0))
@@ -80,6 +106,7 @@ def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.b.fmul(f.fma(_expm1_reduced(f, fraction), power, power), _power_of_two(f, f.b.sub(whole, half)))
 
 
+@in_whole_vectors
 def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """1/(1 + e), e = exp(-x). All is scaled by a power of two, so that e is one in reach where the result is subnormal;
     where e is not, it makes no difference."""
@@ -91,6 +118,7 @@ def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.b.fdiv(scale, f.b.fadd(scale, f.fma(_expm1_reduced(f, fraction), power, power)))
 
 
+@in_whole_vectors
 def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """y/(y + 2) with y = exp(2|x|) - 1, which keeps its relative accuracy near 0."""
     double = _at_most(f, f.b.fmul(_abs(f, x), fill(x.type, 2.0)), 20.0)
@@ -100,6 +128,7 @@ def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return _with_sign(f, f.b.fdiv(y, f.b.fadd(y, fill(x.type, 2.0))), x)
 
 
+@in_whole_vectors
 def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """The error function: a polynomial near 0, 1 less the eighth power of a reciprocal above ERF_SPLIT, which is so
     little there that errors of the power do not matter."""
@@ -115,6 +144,7 @@ def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return _with_sign(f, f.b.select(is_small, small, f.b.fsub(one, f.b.fdiv(one, power))), x)
 
 
+@in_whole_vectors
 def log(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """ln x, of exponent and mantissa, which is taken from √½ to √2."""
     subnormal = f.b.fcmp_ordered("<", x, fill(x.type, 2.0**-126))

@@ -37,14 +37,15 @@ from brickrt.ops.cpu.emit.llvm_types import (
     zeros,
 )
 from brickrt.ops.cpu.emit.sizes import Size, SizeTable
+from brickrt.ops.cpu.isa import Isa
 
 BFLOAT16_LANES = 16  # of the instruction that rounds to bfloat16
 
 
 class FunctionEmitter(ControlFlow):
     """A function under construction, from its arguments to memory; `b` is the llvmlite builder at the current place.
-    Of a kernel that has a table of `sizes` args[sizes_at] is its address. `rounds_bfloat16`: the processor has
-    an instruction for that (AVX-512 BF16)."""
+    Of a kernel that has a table of `sizes` args[sizes_at] is its address. `isa` is the processor that it is for, None
+    where that makes no difference."""
 
     def __init__(
         self,
@@ -54,10 +55,10 @@ class FunctionEmitter(ControlFlow):
         ret: ir.Type = VOID,
         sizes_at: int | None = None,
         sizes: SizeTable | None = None,
-        rounds_bfloat16: bool = False,
+        isa: Isa | None = None,
     ) -> None:
         super().__init__(module, name, args, ret)
-        self.rounds_bfloat16 = rounds_bfloat16
+        self.isa = isa
         self._rounded = dict[int, tuple[ir.Value, ir.Value]]()  # values in float32 and their bits in bfloat16, by id
         self._sizes_at, self._table, self._sizes = sizes_at, sizes, dict[int, ir.Value]()
         self._size_table: ir.Value | None = None
@@ -119,7 +120,7 @@ class FunctionEmitter(ControlFlow):
         emitter, and the `values` inside it. Among hot loops such code would take registers from them."""
         args = (PTR, PTR, *(I64 for _ in values))
         table = self._sizes_at, self._table
-        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, VOID, *table, self.rounds_bfloat16)
+        f = FunctionEmitter(self.module, f"{self.fn.name}.{name}", args, VOID, *table, self.isa)
         f.fn.linkage = "internal"
         f.fn.attributes.add("noinline")
         f.fn.attributes.add("cold")
@@ -261,7 +262,7 @@ class FunctionEmitter(ControlFlow):
 
     def _bfloat16_bits(self, value: ir.Value, lanes: int) -> ir.Value:
         """The nearest bfloat16, to even on a tie. The instruction counts subnormal values as 0."""
-        if self.rounds_bfloat16 and lanes == BFLOAT16_LANES:
+        if self.isa and self.isa.multiplies_bfloat16 and lanes == BFLOAT16_LANES:
             rounded = self.intrinsic("llvm.x86.avx512bf16.cvtneps2bf16.512", vector(BFLOAT, lanes), value)
             return self.b.bitcast(rounded, vector(I16, lanes))
         kind = vector(I32, lanes)

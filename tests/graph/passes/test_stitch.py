@@ -8,6 +8,7 @@ import pytest
 from brickrt.graph.builder import Builder
 from brickrt.graph.builders.arithmetic.softmax import softmax_over
 from brickrt.graph.ir import Graph
+from brickrt.graph.passes import stitch as stitching
 from brickrt.graph.passes.fuse import fuse
 from brickrt.graph.passes.stitch import ROW_BYTES, stitch
 from brickrt.ops.expr import apply, walk
@@ -35,6 +36,9 @@ def norm(b: Builder, x: str, axes: tuple[int, ...] = (1,)) -> str:
 
 def stitched(before: Graph) -> Graph:
     return same_results(before, stitch(fuse(before)))
+
+
+COLUMNS = [((2,), (2, 5, 4, 4)), ((2,), (2, 5, 4, 3)), ((1,), (2, 5, 4, 4)), ((2, 3), (2, 5, 4, 4))]
 
 
 def test_norm_is_one_node():
@@ -101,6 +105,13 @@ def test_rows_that_no_cache_holds_stay_apart():
     length = ROW_BYTES // 4 + 1
     after = stitched(make(lambda b: softmax_over(b, "x", (1,)), x=(1, length)))
     assert "Rowwise" not in ops(after)
+
+
+def test_columns_of_large_images_stay_apart(monkeypatch: pytest.MonkeyPatch):
+    """They cross all bands of a run in little memory. Channels do not, and other images are computed whole."""
+    monkeypatch.setattr(stitching, "LARGE", 2 * 5 * 4 * 3 * 4)
+    kinds = [ops(stitched(make(lambda b, a=axes: norm(b, "x", a), x=shape))) for axes, shape in COLUMNS]
+    assert ["Rowwise" in kind for kind in kinds] == [False, True, True, True]
 
 
 def test_reductions_over_other_axes_stay_apart():

@@ -14,6 +14,7 @@ from brickrt.plan.stream.band_storage import LONG, SHORT, common_extents
 from brickrt.plan.stream.choose_bands import (
     HEIGHTS,
     SAMPLING,
+    SHORT_ROW,
     Candidate,
     MemoryLimit,
     TooLittleMemory,
@@ -61,6 +62,31 @@ def test_what_is_refused_names_the_least_that_is_then_enough(name: str, size: in
     assert chosen(network, least).memory.total <= least * MIB
     with pytest.raises(BrickError):
         chosen(network, least - 24)
+
+
+def test_bands_of_a_signal_have_many_samples():
+    """A row of it has one: in bands of 256 it would take a hundred times as long as whole."""
+    layer, weights = node("Conv", "x w", "y", pads=[1, 1]), np.ones((4, 1, 3), np.float32)
+    signal = planner_of(plan_of(model([layer], [tensor("x", (1, 1, 2**20))], w=weights)))
+    assert chosen(signal, 600).plan.rows == HEIGHTS[0] * SHORT_ROW
+    assert chosen(planner("unet", (4096, 128)), 900).plan.rows == HEIGHTS[0] * (SHORT_ROW // 128)
+
+
+def test_writers_hold_the_rows_of_a_band():
+    unet = planner("unet", 1024)
+    tall = MemoryLimit(900 * MIB, 2, RUNTIME, 0, 2**20)
+    one = choose_bands(unet, find_inplace_slices(unet.plan), tall)
+    assert one.memory.buffers == one.plan.rows * 2**20 and one.memory.total <= tall.limit
+    least = MemoryLimit(600 * MIB, 2, RUNTIME, 0, 2**20)
+    assert choose_bands(unet, find_inplace_slices(unet.plan), least).plan.rows < one.plan.rows
+
+
+def test_means_of_columns_alone_are_planned_or_refused_with_the_least():
+    means = model([node("ReduceMean", "x", "y", axes=[2])], [tensor("x", (1, 3, 260, 340))])
+    columns = planner_of(plan_of(means))
+    with pytest.raises(BrickError, match=r"200 MiB of memory are not enough: the least that would do is \d+ MiB"):
+        chosen(columns, 200)
+    assert chosen(columns, 500).memory.total <= 500 * MIB
 
 
 def test_memory_does_not_grow_with_height():

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from concurrent.futures import ThreadPoolExecutor
+from weakref import ref
 
 import numpy as np
 import onnx
@@ -361,6 +363,21 @@ def test_constants_are_released_once_packed():
         assert array.shape == runtime.plans[0].graph.types[name].shape
         assert not any(array.strides), f"'{name}' is still held beside its packed copy"
     check(small_net(1, 3, 6, 6), {"x": sample(1, 3, 6, 6, seed=3)}, runtime)
+
+
+def test_memory_goes_with_the_last_reference():
+    """And does not wait for the collection of garbage, which large arrays do not hasten."""
+    runtime = Runtime(small_net(1, 3, 6, 6), device="cpu")
+    runtime.execute({"x": sample(1, 3, 6, 6)})
+    (root,) = runtime._roots.values()
+    (stage,) = root._compiled.values()
+    program = ref(stage.program)
+    gc.disable()
+    try:
+        del runtime, root, stage
+        assert program() is None
+    finally:
+        gc.enable()
 
 
 def test_models_from_anywhere(tmp_path):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import re
+from weakref import ref
 
 import numpy as np
+import onnx
 import pytest
 from onnx import TensorProto, helper
 
@@ -17,15 +20,31 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.analysis.memory_projection import project
+from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream import stream_planning
 from brickrt.runtime.stream.stream_files import opened_job
 from brickrt.runtime.stream.stream_planning import MIB, NOISE, in_core_bytes, whole_graph
+from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
+from tests.support.cpu.streams import plan_of, planner_of
 from tests.support.graphs.quantized_models import QuantizedModel
+
+
+def test_memory_goes_with_the_program():
+    """Workers of a cluster make one program after another, and have the memory of one."""
+    stream = planner_of(plan_of(onnx.load_from_string(two_layers(size=64)))).stream_plan(16)
+    program = StreamProgram(stream, host_isa(stream.plan.device), 1, dict(stream.plan.graph.constants))
+    left = ref(program)
+    gc.disable()
+    try:
+        del program
+        assert left() is None
+    finally:
+        gc.enable()
 
 
 def test_api_takes_arrays_and_paths(tmp_path):

@@ -38,7 +38,7 @@ MOST_ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2, "sigmoid": 2.5}
 def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
     """A loop of the function over x, whose size is a multiple of `lanes`."""
     module = ir.Module()
-    f = FunctionEmitter(module, "k")
+    f = FunctionEmitter(module, "k", isa=isa)
     target, source = f.pointer(0), f.pointer(1)
     with f.loop(0, x.size, lanes) as i:
         f.store(FUNCTIONS[name](f, f.load(source, i, F32, lanes)), target, i, F32, lanes)
@@ -107,3 +107,14 @@ def test_special_values(name, pairs, isa, lanes):
 @pytest.mark.parametrize("name", ["tanh", "erf"])
 def test_odd_functions_keep_the_sign_of_zero(name, isa, lanes):
     assert np.signbit(run(name, np.full(16, -0.0, np.float32), isa, lanes)).all()
+
+
+@ISAS
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_bits_are_those_of_vectors_of_any_length(name, isa, lanes):
+    """Bricks end anywhere: an element that is in a whole vector in one is in the end of a row in another."""
+    x = np.concatenate([all_magnitudes(400), np.linspace(-9, 9, 160)]).astype(np.float32)
+    x = x[: x.size // 96 * 96]
+    whole = run(name, x, isa, lanes)
+    for other in (1, 2, 3, 4, 8, 16, 32, 48):
+        assert run(name, x, isa, other).tobytes() == whole.tobytes(), f"in vectors of {other}"
