@@ -23,7 +23,10 @@ MOST = 8
 
 
 def lie_by_turns(few: CopyLoop, many: CopyLoop, many_stride: int) -> bool:
-    """Whether elements of all `few` lines lie side by side for each index of `many`."""
+    """Whether elements of all `few` lines lie side by side for each index of `many`. Asked of numbers alone: code that
+    leaves sizes open is for fewer and for more lines."""
+    if not (isinstance(few.size, int) and isinstance(many_stride, int)):
+        return False
     rooms = few.src_room or few.dst_room or many.src_room or many.dst_room
     return few.whole and not rooms and 1 < few.size <= MOST and many_stride == few.size
 

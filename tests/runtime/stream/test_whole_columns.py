@@ -8,6 +8,7 @@ import pytest
 
 import brickrt
 from brickrt.graph.errors import BrickError
+from brickrt.graph.passes import stitch
 from tests.support.cpu.described import plan_for
 from tests.support.cpu.streams import plan_of, planner_of, random_inputs, run_stream
 from tests.support.graphs.onnx_models import model, node, tensor
@@ -63,6 +64,27 @@ def test_sums_over_rows_are_kept_by_block(name: str) -> None:
     assert max(one.schedule.rows["x"].fresh for one in stream.sweeps) <= 64
     wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=2).execute(inputs)["y"]
     np.testing.assert_array_equal(run_stream(stream, inputs, 2)["y"], wanted)
+
+
+LARGE_COLUMNS = {
+    "less their means": [node("ReduceMean", "a two", "m", keepdims=1), node("Sub", "a m", "y")],
+    "gated": [node("ReduceMean", "a two", "m", keepdims=1), node("Sigmoid", "m", "g"), node("Mul", "a g", "y")],
+    "softmax": [node("Softmax", "a", "y", axis=2)],
+}
+
+
+@pytest.mark.parametrize("name", LARGE_COLUMNS)
+def test_columns_of_large_images_are_reduced_before_they_are_read_again(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a core sweeps in its cache otherwise, and had to be there whole."""
+    monkeypatch.setattr(stitch, "LARGE", 2**20)
+    network = after_a_convolution(LARGE_COLUMNS[name], 600, 300, two=[2])
+    planner, inputs = planner_of(plan_of(network)), random_inputs(network)
+    assert sum(planner.whole_bytes.values()) < 6 * 600 * 300 * 4 / 2
+    wanted = brickrt.Runtime(network, device="cpu", exact=True, threads=2).execute(inputs)["y"]
+    for rows, strips in ((16, (1,)), (48, (2,))):
+        np.testing.assert_array_equal(run_stream(planner.stream_plan(rows, strips), inputs, 2)["y"], wanted)
 
 
 def test_group_norms_of_half_precision_keep_their_image(monkeypatch: pytest.MonkeyPatch) -> None:
