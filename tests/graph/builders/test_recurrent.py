@@ -9,6 +9,10 @@ from onnx import helper, numpy_helper
 
 from brickrt import Runtime
 from brickrt.graph.errors import Unsupported
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.types import TensorType
 from tests.support.graphs.builders_harness import assert_close, run_model
 from tests.support.graphs.onnx_models import by_onnxruntime
 from tests.support.graphs.recurrent_models import GATES, recurrent_model
@@ -68,6 +72,15 @@ def test_coupled_gates():
 def test_what_the_host_computes(op_type, how, why):
     with pytest.raises(Unsupported, match=why):
         run_model(*recurrent_model(op_type, **how))
+
+
+@pytest.mark.parametrize(("op_type", "how"), LAYERS)
+def test_devices_without_kernels_leave_layers_to_the_host(op_type, how):
+    model, feeds = recurrent_model(op_type, **how)
+    types = {name: TensorType(array.shape, array.dtype) for name, array in feeds.items()}
+    part = specialize(first_stage(load(model)), types, {})
+    assert [node.op_type for node in part.host_nodes] == [op_type]
+    assert not part.graph.nodes
 
 
 def network(direction: str) -> onnx.ModelProto:
