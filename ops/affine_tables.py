@@ -38,6 +38,16 @@ def affine_pieces(table: Sequence[int], most: int) -> tuple[Affine, ...] | None:
     return tuple(pieces)
 
 
+def period(table: Sequence[int] | None) -> int:
+    """The n > 1 of a table 0, 1, … n - 1 that is there several times; 0 of others."""
+    entries = np.asarray(table if table is not None else (), np.int64)
+    (begins,) = np.nonzero(entries == 0)
+    n = int(begins[1]) if len(begins) > 1 else 0
+    if n < 2 or len(entries) % n or begins[0]:
+        return 0
+    return n if (entries.reshape(-1, n) == np.arange(n)).all() else 0
+
+
 def affine(table: Sequence[int] | None, extent: int) -> Affine | None:
     """The table of an axis of `extent` outputs as arithmetic; None where it is not.
 

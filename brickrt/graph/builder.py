@@ -119,8 +119,8 @@ class Builder:
         addressable: int = ADDRESSABLE,
     ) -> None:
         """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads. With
-        `integers`, products of quantized tensors are computed as such; with `recurrences`, recurrent layers by
-        kernels. No tensor may have more bytes than are `addressable`."""
+        `integers`, products of quantized tensors are computed as such; with `recurrences`, recurrent layers and
+        sums so far by kernels. No tensor may have more bytes than are `addressable`."""
         self.addressable = addressable
         self.integers, self.recurrences = integers, recurrences
         self.quantized: dict[str, Quantized] = {}  # by the ONNX name of what DequantizeLinear gives

@@ -12,7 +12,7 @@ from brickrt.ops.cpu.products import depthwise
 from brickrt.ops.cpu.products.matrices import block_matmul
 from brickrt.ops.cpu.products.matrices import kernel as matmul
 from brickrt.ops.cpu.recurrences import kernel as recurrences
-from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise
+from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise, running_sum
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.strassen.raw_kernel import RawStrassenKernel
 from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
@@ -49,6 +49,7 @@ __all__ = [
     "recurrences",
     "reduce",
     "rowwise",
+    "running_sum",
     "take",
     "transpose",
 ]

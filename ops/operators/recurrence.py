@@ -11,7 +11,7 @@ import numpy as np
 from brickrt.ops.base import Op, Slab, crop
 from brickrt.ops.definitions.expressions import evaluate_expr, round_to
 from brickrt.ops.epilogue import check_args, count_applies
-from brickrt.ops.expr import Expr
+from brickrt.ops.expr import Arg, Expr, walk
 from brickrt.ops.regions import box_shape, columns, settle
 from brickrt.ops.types import Boxes, TensorType
 
@@ -32,7 +32,9 @@ class Recurrence(Op):
 
     `steps` has an expression for each state, computed in this order: `Arg(g)` is the product of what the layer reads
     for gate g, `Arg(G + g)` that of the last state before the step, `Arg(2G + s)` state s before the step, then comes
-    the element of [T, B], if `masked`, then state s after the step.
+    the element of [T, B], if `masked`, then state s after the step. With `reset` the weights of the last gate multiply
+    the value of that expression, not the last state: it reads what states before the step do, but not `Arg(2G - 1)`,
+    the product that comes of it.
     """
 
     name: ClassVar[str] = "Recurrence"
@@ -43,11 +45,17 @@ class Recurrence(Op):
     masked: bool = False
     scaled: bool = False
     state_bytes: int = 3
+    reset: Expr | None = None
 
     @property
     def main(self) -> int:
         """Inputs before those that states begin with."""
         return 2 + self.bias + self.scaled + self.masked
+
+    @property
+    def expressions(self) -> tuple[Expr, ...]:
+        """All that a step computes."""
+        return self.steps if self.reset is None else (self.reset, *self.steps)
 
     @property
     def states(self) -> int:
@@ -78,9 +86,21 @@ class Recurrence(Op):
             raise ValueError(
                 f"{self.name}: {', '.join(map(str, ins))} do not fit {self.gates} gates and the directions"
             )
-        for number, step in enumerate(self.steps):
-            check_args(self.name, step, [F32] * (2 * self.gates + self.states + self.masked + number))
+        self._check_expressions()
         return TensorType((self.states, time, directions, batch, hidden), F32)
+
+    def _check_expressions(self) -> None:
+        """Raises ValueError where one reads what it cannot."""
+        before = 2 * self.gates + self.states + self.masked
+        for number, step in enumerate(self.steps):
+            check_args(self.name, step, [F32] * (before + number))
+        if self.reset is None:
+            return
+        check_args(self.name, self.reset, [F32] * before)
+        if any(isinstance(e, Arg) and e.index == 2 * self.gates - 1 for e in walk(self.reset)):
+            raise ValueError(
+                f"{self.name}: what resets the state reads operand {2 * self.gates - 1}, which comes of it"
+            )
 
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """All of time and of the states, for the directions and sequences of the boxes."""
@@ -116,13 +136,28 @@ class Recurrence(Op):
         for d in range(directions):
             states = [initial[d] for initial in parts[self.main :]]
             for t in range(time)[:: -1 if self.backward[first + d] else 1]:
-                fed_back = (states[-1] @ weights[d] * scale[d] + bias[d]).reshape(batch, self.gates, hidden)
                 live = [parts[self.main - 1][t][:, None]] if self.masked else []
-                read = [*products[t, :, d].swapaxes(0, 1), *fed_back.swapaxes(0, 1), *states, *live]
-                states = self._step(read, states[-1].shape)
+                read = self._read(products[t, :, d], (weights[d], scale[d], bias[d]), [*states, *live])
+                states = self._step(read, (batch, hidden))
                 values[:, t, d] = states
         origin = (0, 0, first, int(box.lo[0, BATCH]), 0)
         return np.array(round_to(values[box.slices(0, origin)], out.dtype))
+
+    def _read(
+        self, products: np.ndarray, factors: tuple[np.ndarray, ...], before: list[np.ndarray]
+    ) -> list[np.ndarray]:
+        """What `steps` read: `products` [B, G, H] of what the layer reads, those of the last state with weights, a
+        scale and a bias, and what there is `before` the step."""
+        weights, scale, bias = factors
+
+        def multiplied(state: np.ndarray) -> np.ndarray:
+            return (state @ weights * scale + bias).reshape(products.shape).swapaxes(0, 1)
+
+        state = before[self.states - 1]
+        read = [*products.swapaxes(0, 1), *multiplied(state), *before]
+        if self.reset is not None:
+            read[2 * self.gates - 1] = multiplied(np.broadcast_to(evaluate_expr(self.reset, read), state.shape))[-1]
+        return read
 
     def _step(self, values: list[np.ndarray], shape: tuple[int, ...]) -> list[np.ndarray]:
         """The states after a step, of this shape, from what `steps` read."""
@@ -132,5 +167,5 @@ class Recurrence(Op):
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
         """The products of the last state with the weights, and all steps."""
-        each = 2 * self.gates * out.shape[-1] + sum(count_applies(step) for step in self.steps)
+        each = 2 * self.gates * out.shape[-1] + sum(map(count_applies, self.expressions))
         return out.size // max(1, self.states) * each

@@ -110,3 +110,39 @@ class Reduce(Op):
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
         """`pre` and the combination per input, `post` per output."""
         return ins[0].size * (1 + count_applies(self.pre)) + out.size * count_applies(self.post)
+
+
+@dataclass(frozen=True)
+class RunningSum(Op):
+    """Sums along `axis`, which is not the last one, up to and including each element, or from it on, if `backward`."""
+
+    name: ClassVar[str] = "RunningSum"
+    axis: int
+    backward: bool = False
+
+    def infer(self, ins: Sequence[TensorType]) -> TensorType:
+        """Raises ValueError for other ranks, and where sums are not defined."""
+        (x,) = ins
+        if not 0 <= self.axis < x.rank - 1 or x.dtype.kind == "b":
+            raise ValueError(f"RunningSum: axis {self.axis} of input {x}; give numbers, and an axis before the last")
+        return x
+
+    def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
+        """The boxes, and all that is added before them."""
+        lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
+        if self.backward:
+            hi[:, self.axis] = out.shape[self.axis]
+        else:
+            lo[:, self.axis] = 0
+        return settle(boxes, lo, hi, out.shape)
+
+    def evaluate(self, box: Boxes, slabs: Sequence[Slab], ins: Sequence[TensorType], out: TensorType) -> np.ndarray:
+        """Sums of all that is read, cut to the box."""
+        shape = box_shape(box)
+        if 0 in shape:
+            return np.empty(shape, out.dtype)
+        x = np.moveaxis(crop(slabs[0], self.region(0, box, ins, out)), self.axis, 0)
+        with np.errstate(all="ignore"):
+            sums = np.cumsum(x[::-1] if self.backward else x, axis=0, dtype=compute_type(out.dtype))
+        sums = sums[-shape[self.axis] :]
+        return round_to(np.moveaxis(sums[::-1] if self.backward else sums, 0, self.axis), out.dtype)

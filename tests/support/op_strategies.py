@@ -19,7 +19,7 @@ from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.operators.partial_moments import PartialMoments
 from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.pool import Pool
-from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise, Step
 from brickrt.ops.types import Boxes, TensorType
 
@@ -292,12 +292,20 @@ def boxes_of(draw: Draw, shape: Shape, n: int, empty: bool = False) -> Boxes:
     return Boxes(lo, hi)
 
 
+@st.composite
+def running_sums(draw: Draw) -> OperatorCase:
+    shape = ints(draw, draw(integers(2, 4)), 1, 5)
+    axis = draw(integers(0, len(shape) - 2))
+    return OperatorCase(RunningSum(axis, draw(st.booleans())), make_arrays(draw, [shape]))
+
+
 FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "conv": convolutions(False),
     "conv_transpose": convolutions(True),
     "pool": pools(),
     "map": maps(),
     "reduce": reductions(),
+    "running_sum": running_sums(),
     "segments": segments(),
     "moments": moments(),
     "rowwise": rowwises(),

@@ -72,12 +72,15 @@ DIRECTIONS = {"forward": (False,), "reverse": (True,), "bidirectional": (False, 
 @dataclass(frozen=True)
 class Cell:
     """What kind of layer it is. `steps(functions, node, after)` are the states after a step, as `Recurrence` has them:
-    the first of them is operand `after`."""
+    the first of them is operand `after`; `reset(functions)` is what it multiplies with the weights of the last gate.
+    The two biases of the gates that are not `apart`, so many last ones, are added."""
 
     gates: int
     defaults: tuple[str, ...]
     states: int
     steps: Callable[[Sequence[Unary], OnnxNode, int], tuple[Expr, ...]]
+    apart: int = 0
+    reset: Callable[[Sequence[Unary]], Expr] | None = None
 
 
 def _value(k: int) -> Expr:
@@ -94,13 +97,29 @@ def _lstm(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr,
 
 
 def _gru(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, ...]:
-    """Gates update, reset, hidden. Raises Unsupported where the state is reset before it is multiplied."""
-    if not node.attrs.get("linear_before_reset"):
-        raise Unsupported("a GRU that resets its state before multiplying it")
-    of_gate, of_hidden = functions
-    z, r = (of_gate(add(_value(k), _value(3 + k))) for k in range(2))
-    new = of_hidden(add(_value(2), mul(r, _value(5))))
-    return (add(mul(sub(like(z, 1), z), new), mul(z, _value(6))),)
+    """Gates update, reset, hidden; what the last one multiplies is reset already."""
+    return (_updated(functions, _value(5)),)
+
+
+def _reset_product(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, ...]:
+    """The same where the product with the state is reset."""
+    return (_updated(functions, mul(_of_gate(functions, 1), _value(5))),)
+
+
+def _updated(functions: Sequence[Unary], fed_back: Expr) -> Expr:
+    """The state of a GRU after a step, by what the hidden gate adds to what it reads."""
+    z, new = _of_gate(functions, 0), functions[1](add(_value(2), fed_back))
+    return add(mul(sub(like(z, 1), z), new), mul(z, _value(6)))
+
+
+def _of_gate(functions: Sequence[Unary], gate: int) -> Expr:
+    """The value of a GRU's gate."""
+    return functions[0](add(_value(gate), _value(3 + gate)))
+
+
+def _reset_state(functions: Sequence[Unary]) -> Expr:
+    """The state of a GRU before a step, reset."""
+    return mul(_of_gate(functions, 1), _value(6))
 
 
 def _rnn(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, ...]:
@@ -109,7 +128,8 @@ def _rnn(functions: Sequence[Unary], node: OnnxNode, after: int) -> tuple[Expr, 
 
 
 LSTM = Cell(4, ("sigmoid", "tanh", "tanh"), 2, _lstm)
-GRU = Cell(3, ("sigmoid", "tanh"), 1, _gru)
+GRU = Cell(3, ("sigmoid", "tanh"), 1, _gru, reset=_reset_state)
+RESET_PRODUCT_GRU = Cell(3, ("sigmoid", "tanh"), 1, _reset_product, apart=1)
 RNN = Cell(1, ("tanh",), 1, _rnn)
 
 
@@ -122,7 +142,8 @@ def lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
 @builds("GRU")
 def gru(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h."""
-    return recurrent_layer(b, node, GRU, _weights(b, node))
+    cell = RESET_PRODUCT_GRU if node.attrs.get("linear_before_reset") else GRU
+    return recurrent_layer(b, node, cell, _weights(b, node))
 
 
 @builds("RNN")
@@ -153,7 +174,8 @@ def recurrent_layer(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights)
     if 0 in (time, batch, *weights.shape, *fed_back.shape) or len(weights) != len(backward):
         raise Unsupported(f"a recurrent layer over {b.type(x)} with weights {list(weights.shape)}")
     live = _live(b, node, time, batch)
-    steps = _steps(node, cell, len(backward), bool(live))
+    functions = _functions(node, cell, len(backward))
+    steps, reset = _steps(node, cell, functions, bool(live)), cell.reset and cell.reset(functions)
     inner = bias[1].any()
     products = _products(b, _time_first(b, x) if swapped else x, given, bias[0])
     operands = [products, b.constant(np.ascontiguousarray(fed_back.transpose(0, 2, 1)))]
@@ -163,7 +185,7 @@ def recurrent_layer(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights)
     shape = (len(backward), batch, fed_back.shape[-1])
     operands += [_initial(b, node, s, shape, swapped) for s in reversed(range(cell.states))]
     kinds = bool(inner), bool(live), given.scale is not None
-    op = Recurrence(cell.gates, backward, steps, *kinds, given.state_bytes)
+    op = Recurrence(cell.gates, backward, steps, *kinds, given.state_bytes, reset)
     out = b.emit(op, *operands)
     return _outputs(b, node, out, live, swapped)
 
@@ -182,13 +204,13 @@ def _live(b: Builder, node: OnnxNode, time: int, batch: int) -> str:
     )
 
 
-def _steps(node: OnnxNode, cell: Cell, directions: int, masked: bool) -> tuple[Expr, ...]:
+def _steps(node: OnnxNode, cell: Cell, functions: Sequence[Unary], masked: bool) -> tuple[Expr, ...]:
     """The states after a step; those of a sequence that does not have it stay. Raises Unsupported for peepholes."""
     if len(node.inputs) > 7 and node.inputs[7]:
         raise Unsupported("peepholes")
     before = 2 * cell.gates
     live = before + cell.states
-    steps = cell.steps(_functions(node, cell, directions), node, live + masked)
+    steps = cell.steps(functions, node, live + masked)
     if not masked:
         return steps
     has = greater(_value(live), like(_value(live), 0))
@@ -211,7 +233,7 @@ def _biases(b: Builder, node: OnnxNode, cell: Cell, given: LayerWeights) -> tupl
     if both.shape != (len(weights), 2 * wide):
         raise ValueError(f"hidden_size is {hidden}, the bias is {list(both.shape)}")
     outer, inner = both[:, :wide].copy(), both[:, wide:].copy()
-    joined = slice(0, 2 * hidden if cell is GRU else wide)  # a reset gate multiplies the rest
+    joined = slice(0, wide - cell.apart * hidden)
     outer[:, joined] += inner[:, joined]
     inner[:, joined] = 0
     return outer, inner

@@ -46,7 +46,8 @@ def specialize(
     """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 
     With `integers`, quantized tensors are multiplied as integers, else in float32; with `recurrences`, kernels compute
-    recurrent layers, else the host. Tensors have at most so many bytes as are `addressable`.
+    recurrent layers, else the host, and sums so far, else several operators. Tensors have at most so many bytes as are
+    `addressable`.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.

@@ -60,7 +60,7 @@ def _op_us(op: Op, ins: Sequence[TensorType], out: TensorType, device: DeviceSpe
         return out.size * (sweeps + _operations(op.kept) + _operations(op.expr)) / elementwise
     if isinstance(op, Recurrence):
         peak = 1e3 * device.peak_gflops_per_core * RECURRENT_SHARE * min(1.0, out.shape[BATCH] / RECURRENT_ROWS)
-        return op.flops(ins, out) / peak + out.size * sum(map(_operations, op.steps)) / elementwise
+        return op.flops(ins, out) / peak + out.size * sum(map(_operations, op.expressions)) / elementwise
     if isinstance(op, View):
         return 0.0
     if isinstance(op, Take | Concat | Transpose | Reorder):

@@ -99,7 +99,7 @@ class DeviceSpec:
 
     @property
     def recurrences(self) -> bool:
-        """Whether there are kernels for recurrent layers."""
+        """Whether there are kernels for recurrent layers, and for sums so far."""
         return self.kind == "cpu"
 
     @property

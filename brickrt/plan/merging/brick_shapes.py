@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from brickrt.ops.operators.move import View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import Recurrence
+from brickrt.ops.operators.reduce import RunningSum
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.partition import is_global
@@ -58,6 +59,8 @@ def why_whole(cost: CostModel, k: int) -> str | None:
         return "its tasks are those that make what it reads, or slabs of rows"
     if isinstance(node.op, Recurrence):
         return "its states hang together along time"
+    if isinstance(node.op, RunningSum):
+        return "its rows are added in order"
     if is_global(cost, k):
         return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"
     cut = cut_of(cost, k)

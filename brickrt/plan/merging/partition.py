@@ -15,7 +15,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import Recurrence
-from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.plan.cost.cost_model import CostModel
 
@@ -54,7 +54,8 @@ def is_global(cost: CostModel, k: int) -> bool:
 
 def stands_alone(cost: CostModel, k: int) -> bool:
     """Whether node `k` is never merged with others."""
-    return isinstance(cost.graph.nodes[k].op, View | Transpose | Segmented | Recurrence) or is_global(cost, k)
+    alone = View | Transpose | Segmented | Recurrence | RunningSum
+    return isinstance(cost.graph.nodes[k].op, alone) or is_global(cost, k)
 
 
 class _Joining:

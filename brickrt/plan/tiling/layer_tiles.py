@@ -16,7 +16,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
-from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise, reduced_axes
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import SHARED_US, UNEVEN_LAYER
@@ -29,7 +29,7 @@ from brickrt.plan.tiling.gpu_tiles import gpu_brick
 from brickrt.plan.tiling.tile_bricks import tile_brick
 from brickrt.plan.tiling.winograd_tiles import winograd_brick
 
-COLUMNS = 64  # columns of a product are cut in multiples of this
+COLUMNS = 64  # columns of a product, or of sums so far, are cut in multiples of this
 CHUNK = 2**14  # elements of a row that is cut because nothing else can be
 ROW_TILE = 4  # rows that a piece has a multiple of, where it can
 EVEN_SEGMENTS = 4  # segments of a piece of a signal, at which whole ones leave pieces even enough
@@ -47,6 +47,8 @@ def layer_brick(cost: CostModel, k: int) -> Shape:
     want = _wanted_tasks(cost, k)
     if isinstance(node.op, Recurrence):
         return _recurrent_brick(list(whole), min(want, cost.device.cores), cost.device.cores)
+    if isinstance(node.op, RunningSum):
+        return _running_brick(list(whole), node.op.axis, want, cost.device)
     if cost.algorithms.get(k) in LEVELS:
         return strassen_brick(cost.graph, node, cost.device, cost.algorithms[k], cost.constant_bytes, want)
     if cost.algorithms.get(k) == TILES:
@@ -258,6 +260,15 @@ def _product_brick(cost: CostModel, k: int, brick: list[int], want: int) -> Shap
 def _recurrent_brick(brick: list[int], want: int, cores: int) -> Shape:
     """Cuts directions, then sequences: each piece reads all weights in each step, so there are no more than cores."""
     _cut_leading(brick, (DIRECTION, BATCH), want, cores)
+    return tuple(brick)
+
+
+def _running_brick(brick: list[int], axis: int, want: int, device: DeviceSpec) -> Shape:
+    """Cuts what is not added: leading dimensions, then columns where cores have nothing to do, as long rows are read
+    faster."""
+    last = len(brick) - 1
+    want = _cut_leading(brick, [d for d in range(last) if d != axis], want, device.cores)
+    _cut_leading(brick, (last,), min(want, device.cores), device.cores, COLUMNS)
     return tuple(brick)
 
 

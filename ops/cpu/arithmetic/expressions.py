@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic import integers, vector_math
+from brickrt.ops.cpu.arithmetic import integers, trigonometry, vector_math
 from brickrt.ops.cpu.arithmetic.conversions import compare, convert
 from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
 from brickrt.ops.cpu.arithmetic.quantize import (
@@ -31,11 +31,13 @@ VECTORIZED: dict[str, Callable[..., ir.Value]] = {
     "tanh": vector_math.tanh,
     "erf": vector_math.erf,
     "sigmoid": vector_math.sigmoid,
+    "sin": trigonometry.sin,
+    "cos": trigonometry.cos,
 }
 INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
 CONTRACTING = frozenset({"erf", "tanh"})  # |x f'(x)| ≤ |f(x)|
-COSTLY = dict.fromkeys(LIBM, 40) | {"exp": 16, "sigmoid": 20, "log": 24, "tanh": 20, "erf": 32}
+COSTLY = dict.fromkeys(LIBM, 40) | {"exp": 16, "sigmoid": 20, "log": 24, "tanh": 20, "erf": 32, "sin": 24, "cos": 24}
 
 
 def emit_expr(f: FunctionEmitter, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir.Value:

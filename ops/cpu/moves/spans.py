@@ -193,6 +193,12 @@ class Mover:
         value = f.load(src.base, f.add(src.offset, i), self.dtype, lanes, mask)
         f.store(value, dst.base, f.add(dst.offset, i), self.dtype, lanes, mask)
 
+    def repeat(self, src: StridedMemory, dst: StridedMemory, row: CopyLoop) -> None:
+        """Writes one element to all of a span whose stride is 1 in the destination."""
+        f, lanes = self.f, row_lanes(self.dtype, self.isa)
+        value = f.load(src.base, src.offset, self.dtype)
+        strips(f, row.lo, row.hi, lanes, lambda i, n: _fill(f, dst.moved(f, i), value, self.dtype, lanes, n))
+
     def one(self, src: StridedMemory, dst: StridedMemory) -> None:
         """Copies one element."""
         self.f.store(self.f.load(src.base, src.offset, self.dtype), dst.base, dst.offset, self.dtype)
@@ -227,9 +233,7 @@ def fill_spans(
         strips(f, row.lo, row.hi, lanes, lambda i, count: _fill(f, place.moved(f, i), value, dtype, lanes, count))
 
 
-def _fill(
-    f: FunctionEmitter, dst: StridedMemory, value: ir.Constant, dtype: np.dtype, lanes: int, count: Index
-) -> None:
+def _fill(f: FunctionEmitter, dst: StridedMemory, value: ir.Value, dtype: np.dtype, lanes: int, count: Index) -> None:
     if count == lanes:
         f.store(f.splat(value, lanes), dst.base, dst.offset, dtype, lanes)
         return

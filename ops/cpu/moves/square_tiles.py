@@ -16,12 +16,15 @@ from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest,
 
 
 def copy_spans(mover: Mover, spans: Sequence[CopyLoop], src: StridedMemory, dst: StridedMemory) -> None:
-    """Copies a box: by rows where some axis is adjacent on both sides, by tiles where each side has its own."""
+    """Copies a box: by rows where some axis is adjacent on both sides, or one element is there for all of a row; by
+    tiles where each side has its own."""
     f = mover.f
     spans = merge(f, spans)
     row = longest(spans, lambda s: s.src == 1 and s.dst == 1)
     across, along = longest(spans, lambda s: s.dst == 1), longest(spans, lambda s: s.src == 1)
-    inner = [row] if row else [across, along] if across and along else []
+    equal = across if not row and across and across.src == 0 else None
+    alone = row or equal
+    inner = [alone] if alone else [across, along] if across and along else []
     outer = [s for s in spans if all(s is not i for i in inner)]
     if not inner:
         mover.scalars(src, dst, spans)
@@ -30,6 +33,8 @@ def copy_spans(mover: Mover, spans: Sequence[CopyLoop], src: StridedMemory, dst:
         here, there = mover.at(src, dst, outer, at)
         if row:
             mover.row(here, there, row)
+        elif equal:
+            mover.repeat(here, there, equal)
         elif across and along:
             Tiles(mover, across, along).emit(here, there)
 

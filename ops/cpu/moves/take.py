@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.affine_tables import Affine, affine, affine_pieces
+from brickrt.ops.affine_tables import Affine, affine, affine_pieces, period
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, memory_type
@@ -42,7 +42,14 @@ class LookedUp:
     holes: bool
 
 
-AxisMap: TypeAlias = Pieces | LookedUp
+@dataclass(frozen=True)
+class Repeated:
+    """An axis that reads so many positions again and again."""
+
+    period: int
+
+
+AxisMap: TypeAlias = Pieces | LookedUp | Repeated
 
 
 @dataclass(frozen=True)
@@ -54,8 +61,8 @@ class Lookup:
 
 
 class TakeKernel(MoveKernel):
-    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; those of a few pieces are copied
-    piece by piece; the rest is looked up. `decided` are `axis_maps`."""
+    """Plain or blocked. Axes that are arithmetic become strides, their borders fills; those of a few pieces, or of
+    equal ones, are copied piece by piece; the rest is looked up. `decided` are `axis_maps`."""
 
     def decisions(self) -> tuple[AxisMap, ...]:
         """See `Kernel`."""
@@ -63,8 +70,8 @@ class TakeKernel(MoveKernel):
 
     @property
     def pieces(self) -> list[Pieces | None]:
-        """Per axis its arithmetic, None where it is looked up."""
-        return [None if isinstance(how, LookedUp) else how for how in self.decisions()]
+        """Per axis its arithmetic, None where it is looked up, or repeated."""
+        return [how if isinstance(how, tuple) else None for how in self.decisions()]
 
     def opened_op(self, take: Callable[[int], Any]) -> tuple[Op, tuple[Any, ...]]:
         """Its code needs none of the tables."""
@@ -76,6 +83,8 @@ class TakeKernel(MoveKernel):
         def opened_axis(axis: AxisMap) -> AxisMap:
             if isinstance(axis, LookedUp):
                 return axis
+            if isinstance(axis, Repeated):
+                return Repeated(take(axis.period))
             return tuple(opened(piece, k == 0) for k, piece in enumerate(axis))
 
         axes = tuple(map(opened_axis, self.decisions()))
@@ -88,15 +97,27 @@ class TakeKernel(MoveKernel):
         return [np.asarray(table, np.int64) for table, how in axes if isinstance(how, LookedUp)]
 
     def emit(self, f: FunctionEmitter) -> None:
-        """Each combination of pieces; borders are filled, then what is inside is copied."""
+        """Each turn of repeated axes, and of it each combination of pieces; borders are filled, then what is inside is
+        copied."""
         axes, ranges = self.pieces, stored_ranges(f, self.out, self.shape_class)
         sizes = stored_shape(self.out)
         spans = [CopyLoop(*r, s, d, e) for r, s, d, e in zip(ranges, self.ins[0].strides, self.out.strides, sizes)]
-        for pieces in product(*(how or (None,) for how in axes)):
-            self._emit_pieces(f, list(spans), pieces)
+        periods = {axis: how.period for axis, how in enumerate(self.decisions()) if isinstance(how, Repeated)}
+        turns = [(f.div(spans[d].lo, n), f.div(f.add(spans[d].hi, n - 1), n)) for d, n in periods.items()]
+        with f.loops(turns) as at:
+            before: Index = 0
+            for (axis, n), turn in zip(periods.items(), at, strict=True):
+                span, start = spans[axis], f.mul(turn, n)
+                before = f.add(before, f.mul(start, span.src))
+                spans[axis] = replace(span, lo=f.maximum(span.lo, start), hi=f.minimum(span.hi, f.add(start, n)))
+            for pieces in product(*(how or (None,) for how in axes)):
+                self._emit_pieces(f, list(spans), pieces, before)
 
-    def _emit_pieces(self, f: FunctionEmitter, spans: list[CopyLoop], axes: Sequence[Affine | None]) -> None:
-        """What one piece of every axis reads, None where an axis is looked up."""
+    def _emit_pieces(
+        self, f: FunctionEmitter, spans: list[CopyLoop], axes: Sequence[Affine | None], before: Index
+    ) -> None:
+        """What one piece of every axis reads, None where an axis is looked up or repeated: this begins `before` the
+        input."""
         lanes = lane_spans(self.out.block)
         offset: Index = 0
         for axis, how in enumerate(axes):
@@ -109,7 +130,8 @@ class TakeKernel(MoveKernel):
             spans[axis] = replace(spans[axis], lo=lo, hi=hi, src=how.step * spans[axis].src)
         lookups = self._lookups(f)
         src, dst = self.memories(f)
-        self._emit_axes(f, spans + lanes, [*lookups, *[None] * len(lanes)], src.moved(f, offset), dst)
+        src = src.moved(f, f.sub(offset, before))
+        self._emit_axes(f, spans + lanes, [*lookups, *[None] * len(lanes)], src, dst)
 
     def _lookups(self, f: FunctionEmitter) -> list[Lookup | None]:
         """The tables of axes that are looked up, None for others."""
@@ -170,7 +192,7 @@ def axis_maps(op: Op, out: Operand) -> list[AxisMap]:
     axes = [_axis_map(table, extent) for table, extent in zip(op.tables, out.shape, strict=True)]
     if out.block > 1:
         whole = axes[1]
-        pieces = () if isinstance(whole, LookedUp) else whole
+        pieces = whole if isinstance(whole, tuple) else ()
         channels = in_blocks(pieces[0], out.shape[1], out.block) if len(pieces) == 1 else None
         if not channels:
             raise LookupError(f"Take: axis 1 moves channels within blocks of {out.block}; reorder to plain first")
@@ -181,6 +203,8 @@ def axis_maps(op: Op, out: Operand) -> list[AxisMap]:
 def _axis_map(table: Sequence[int] | None, extent: int) -> AxisMap:
     if whole := affine(table, extent):
         return (whole,)
+    if repeated := period(table):
+        return Repeated(repeated)
     pieces = affine_pieces(table or (), MOST_PIECES) or ()
     if not any(piece.step for piece in pieces):
         pieces = ()  # each element repeated, of few: looked up, as of many

@@ -13,6 +13,7 @@ of its own, which become one number behind the last word.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 from llvmlite import ir
@@ -24,10 +25,10 @@ from brickrt.ops.cpu.emit.variables import Variable
 from brickrt.ops.cpu.products.words.byte_dot import ByteDot
 from brickrt.ops.cpu.products.words.word_dot import Parts
 from brickrt.ops.cpu.products.words.words import WORD
-from brickrt.ops.cpu.recurrences.body import F32, RecurrenceBody, Tile, TimeStep
-from brickrt.ops.cpu.recurrences.scheme import LINE, MIDDLES, RecurrenceScheme
+from brickrt.ops.cpu.recurrences.body import F32, U8, RecurrenceBody, Tile, TimeStep
+from brickrt.ops.cpu.recurrences.scheme import MIDDLES, RecurrenceScheme
+from brickrt.ops.operators.recurrence import BATCH
 
-U8 = np.dtype(np.uint8)
 LEAST = 2.0**-100  # what the largest element counts as where all are less, so that nothing is divided by zero
 SIGNLESS = 0x7FFFFFFF
 BITS = 8  # of a byte
@@ -41,28 +42,25 @@ class ByteRecurrenceBody(RecurrenceBody):
         if not kernel.packed[1]:
             raise ValueError(f"{kernel.op.name}: weights of bytes must be constants")
         self.dot = ByteDot.of(f, kernel.isa)
-        self.room = f.pointer(1 + len(kernel.ins) + kernel.extra_pointers)
-        self.first = f.box(3)[0]
         self.planes = range(kernel.planes)
         self.middle = MIDDLES[kernel.planes] << BITS * self.planes[-1]  # of what all planes hold together
 
     # ---- the state in bytes
 
-    def before_step(self, step: TimeStep) -> None:
-        """Rounds the last state of all sequences of the box."""
-        f, (pointer, apart) = self.f, step.before[-1]
-        with f.loop(*f.box(3)) as b:
-            state, room = f.address(pointer, f.mul(b, apart), F32), self.room_of(b)
+    def before_tiles(self, step: TimeStep) -> None:
+        """Rounds the state of all sequences of the box."""
+        f, (pointer, apart) = self.f, step.state
+        with f.loop(*f.box(BATCH)) as b:
+            state, room = f.address(pointer, f.mul(b, apart), F32), self.planes_of(b)
             largest = self.largest(state)
             top = self.middle - 1
             unit = f.b.fmul(largest, ir.Constant(FLOAT, float(np.float32(1 / top))))
             f.store(unit, self.unit_of(room), 0, F32)
             self.store_bytes(state, room, f.splat(f.b.fdiv(ir.Constant(FLOAT, float(top)), largest), self.k.lanes))
 
-    def room_of(self, b: Index) -> ir.Value:
+    def planes_of(self, b: Index) -> ir.Value:
         """Where the planes of a sequence lie."""
-        f, k = self.f, self.k
-        return f.address(self.room, f.mul(f.sub(b, self.first), k.planes * k.plane + LINE), U8)
+        return self.f.address(self.room_of(b), self.k.kept_bytes, U8)
 
     def unit_of(self, room: ir.Value) -> ir.Value:
         """Where the unit of a sequence's planes lies."""
@@ -112,11 +110,11 @@ class ByteRecurrenceBody(RecurrenceBody):
     def tile(self, step: TimeStep, tiles: Sequence[Tile], rows: Sequence[Index]) -> None:
         """One register tile: the sums of all planes, then the states of each sequence."""
         f, k = self.f, self.k
-        gates, rooms = range(k.op.gates), [self.room_of(b) for b in rows]
-        weights = [self.words_of(step.direction, tile) for tile in tiles]
-        sums = [[[self.begun_sums(words, g) for g in gates] for words in weights] for _ in rows]
+        gates, rooms = range(len(step.gates)), [self.planes_of(b) for b in rows]
+        weights = [partial(self.word, self.packed_weights(step, tile, WORD), len(gates)) for tile in tiles]
+        sums = [[[self.begun_sums(word(0, g)) for g in gates] for word in weights] for _ in rows]
         with f.loop(0, k.words) as c:
-            factors = [[self.dot.weight(self.word(words, f.add(c, 1), g)) for g in gates] for words in weights]
+            factors = [[self.dot.weight(word(f.add(c, 1), g)) for g in gates] for word in weights]
             for room, of_tiles in zip(rooms, sums, strict=True):
                 planes = [self.dot.pixel(self.bytes_of(room, c, p)) for p in self.planes]
                 for of_gates, factor in zip(of_tiles, factors, strict=True):
@@ -127,26 +125,19 @@ class ByteRecurrenceBody(RecurrenceBody):
             for tile, of_gates in zip(tiles, of_tiles, strict=True):
                 self.finish(step, tile, b, [self.total(variables, unit) for variables in of_gates])
 
-    def words_of(self, d: Index, tile: Tile) -> ir.Value:
-        """Where the words of a vector of elements begin."""
-        f, k = self.f, self.k
-        start = f.mul(f.add(f.mul(d, k.tiles), tile.number), (1 + k.words) * k.op.gates * k.lanes)
-        return f.address(self.weights, start, WORD)
-
-    def word(self, words: ir.Value, row: Index, gate: int) -> ir.Value:
+    def word(self, words: ir.Value, gates: int, row: Index, gate: int) -> ir.Value:
         """A word of weights in each lane; those of row 0 are what sums begin with."""
         f, k = self.f, self.k
-        return f.load(words, f.mul(f.add(f.mul(row, k.op.gates), gate), k.lanes), WORD, k.lanes)
+        return f.load(words, f.mul(f.add(f.mul(row, gates), gate), k.lanes), WORD, k.lanes)
 
     def bytes_of(self, room: ir.Value, c: Index, p: int) -> ir.Value:
         """Word `c` of a plane, in all lanes."""
         f = self.f
         return f.splat(f.load(f.address(room, p * self.k.plane, U8), c, WORD), self.k.lanes)
 
-    def begun_sums(self, words: ir.Value, gate: int) -> list[Variable]:
-        """The sums of each plane at their beginning."""
+    def begun_sums(self, last: ir.Value) -> list[Variable]:
+        """The sums of each plane at their beginning, that of the last one given."""
         nothing = zeros(vector(I32, self.k.lanes))
-        last = self.word(words, 0, gate)
         return [self.f.variable(last if p == self.planes[-1] else nothing) for p in self.planes]
 
     def add_products(self, variables: Sequence[Variable], planes: Sequence[Parts], weight: Parts) -> None:

@@ -18,7 +18,9 @@ from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.types import Boxes
 
 MOST_ROWS = 8  # of a register tile: more code gains nothing
+SUMS_ABREAST = 8  # of one sequence: a processor begins two multiply-adds in each of the four cycles that one takes
 LINE = 64  # bytes of a cache line
+FLOAT_BYTES = 4
 MIDDLES = {2: 128, 3: 64}
 """What is added to the last of so many planes of bytes, to make it unsigned."""
 
@@ -65,22 +67,31 @@ class RecurrenceScheme(Kernel):
         return -(-self.hidden // self.lanes)
 
     @property
-    def row_tiles(self) -> tuple[int, ...]:
+    def gate_ranges(self) -> tuple[range, ...]:
+        """Gates whose weights multiply the same vectors: all, or all but the last, then the last."""
+        gates = self.op.gates
+        return (range(gates),) if self.op.reset is None else (range(gates - 1), range(gates - 1, gates))
+
+    def row_tiles(self, gates: range) -> tuple[int, ...]:
         """How many sequences a register tile may have, most first: one sum of each for every gate."""
         if self.out.shape[BATCH] == 1:
             return (1,)
-        most = min(MOST_ROWS, max(1, self.sums // self.sums_each))
+        most = min(MOST_ROWS, max(1, self.sums // self.sums_each(gates)))
         return (most, 2, 1) if most > 2 else (most, 1) if most > 1 else (1,)
+
+    def tiles_abreast(self, gates: range) -> int:
+        """Vectors of a state's elements that a register tile of few sequences has."""
+        alone = self.out.shape[BATCH] == 1
+        return max(2, SUMS_ABREAST // self.sums_each(gates)) if alone else 2
 
     @property
     def sums(self) -> int:
         """Registers for sums; others hold weights and an element of a state."""
         return self.isa.registers * 3 // 4
 
-    @property
-    def sums_each(self) -> int:
+    def sums_each(self, gates: range) -> int:
         """Registers that the sums of a vector of elements take, of one sequence."""
-        return self.op.gates * (self.planes if self.op.scaled else 1)
+        return len(gates) * (self.planes if self.op.scaled else 1)
 
     @property
     def planes(self) -> int:
@@ -98,13 +109,32 @@ class RecurrenceScheme(Kernel):
         return -(-self.hidden // LINE) * LINE
 
     @property
+    def kept_bytes(self) -> int:
+        """Bytes of what the gates before the last leave for it, of a sequence: their products, then the reset state."""
+        if self.op.reset is None:
+            return 0
+        return -(-self.op.gates * self.tiles * self.lanes * FLOAT_BYTES // LINE) * LINE
+
+    @property
+    def room(self) -> int:
+        """Bytes of the workspace of a sequence: `kept_bytes`, then the bytes of its state, and their unit in a line of
+        its own."""
+        return self.kept_bytes + (self.planes * self.plane + LINE if self.op.scaled else 0)
+
+    @property
     def workspace(self) -> int:
-        """The bytes of each sequence's state, and their unit in a line of its own."""
-        return self.out.shape[BATCH] * (self.planes * self.plane + LINE) if self.op.scaled else 0
+        """The room of each sequence."""
+        return self.out.shape[BATCH] * self.room
+
+    @property
+    def weight_rows(self) -> int:
+        """Vectors of packed weights for each gate and vector of elements."""
+        return 1 + self.words if self.op.scaled else self.hidden
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
-        """Weights [D, H, G·H] → [D, tile, H, G, lanes], others [D, G·H] → [D, tile, G, lanes], zero beyond H. Of bytes
-        along H four are a word, and the first word of each element is what its sum begins with."""
+        """Weights [D, H, G·H] → [D, tile, H, G, lanes], one such behind the other for each of `gate_ranges`, others
+        [D, G·H] → [D, tile, G, lanes], zero beyond H. Of bytes along H four are a word, and the first word of each
+        element is what its sum begins with."""
         if not 0 < i < self.op.main or self.is_mask(i):
             return super().pack(i, array)
         if i == 1 and self.op.scaled:
@@ -114,7 +144,11 @@ class RecurrenceScheme(Kernel):
         missing = self.tiles * self.lanes - self.hidden
         padded = np.pad(split, [(0, 0)] * (split.ndim - 1) + [(0, missing)])
         tiled = padded.reshape(*padded.shape[:-1], self.tiles, self.lanes)
-        return np.ascontiguousarray(np.moveaxis(tiled, -2, 1))
+        packed = np.moveaxis(tiled, -2, 1)
+        if i > 1:
+            return np.ascontiguousarray(packed)
+        parts = [packed[..., gates.start : gates.stop, :] for gates in self.gate_ranges]
+        return np.concatenate([part.reshape(len(array), -1) for part in parts], axis=1)
 
     def packing(self, i: int) -> Hashable:
         """See `Kernel`: gates, and elements of a state."""
@@ -125,5 +159,5 @@ class RecurrenceScheme(Kernel):
         if not 0 < i < self.op.main or self.is_mask(i):
             return super().packed_elements(i)
         shape = self.ins[i].shape
-        rows = (1 + self.words if self.op.scaled else shape[1]) if i == 1 else 1
+        rows = self.weight_rows if i == 1 else 1
         return shape[0] * rows * self.op.gates * self.tiles * self.lanes

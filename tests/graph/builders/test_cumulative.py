@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 import pytest
 
 from brickrt.graph.errors import Unsupported
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.operators.reduce import RunningSum
+from brickrt.ops.types import TensorType
 from tests.support.graphs.builders_harness import check, one_node, run_model
+from tests.support.graphs.by_definition import interpret
 
 RNG = np.random.default_rng(5)
 
@@ -18,6 +26,24 @@ def test_sums_so_far(dtype: type, axis: int, way: dict[str, int]) -> None:
     """Few positions (channels), and many: 33 and 101. Eighths are added without rounding, in any order."""
     x = (RNG.integers(-99, 99, (1, 5, 33, 101)) / 8).astype(dtype)
     check("CumSum", 14, [x, np.array(axis)], tolerance=0, **way)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+@pytest.mark.parametrize("shape", [(40, 33, 20), (40, 33, 4, 5), (400, 60, 2)])
+@pytest.mark.parametrize("axis", [0, 1, -1])
+def test_devices_with_kernels_for_sums_and_without(shape, axis, dtype):
+    """One operator where vectors lie side by side; the same sums in operators that all devices have."""
+    x = (RNG.integers(-99, 99, shape) / 8).astype(dtype)
+    model, values = one_node("CumSum", 14, [x, np.array(axis)])
+    source = load(model)
+    wide = axis != -1 and math.prod(shape[axis + 1 :]) >= 16 and shape[axis] > 32
+    for kernels in (False, True):
+        types = {name: TensorType(array.shape, array.dtype) for name, array in values.items()}
+        part = specialize(first_stage(source), types, {"in1": values["in1"]}, recurrences=kernels)
+        assert not part.host_nodes
+        assert any(isinstance(node.op, RunningSum) for node in part.graph.nodes) == (kernels and wide)
+        (found,) = interpret(part.graph, {name: values[name] for name in part.graph.inputs}).values()
+        np.testing.assert_array_equal(found, np.cumsum(x, axis))
 
 
 def test_sums_of_half_precision_are_rounded_once() -> None:

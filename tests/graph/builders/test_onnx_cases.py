@@ -35,7 +35,6 @@ ON_HOST = {
     r"test_identity_(sequence|opt)": "no arrays",
     r"test_equal_string.*": "strings",
     r"test_dft_irfft.*": "an inverse transform to real numbers",
-    r"test_gru_.*": "resets its state",
     r"test_lstm_with_peepholes": "peepholes",
 }
 WITHOUT_CASES = {"GlobalLpPool"}

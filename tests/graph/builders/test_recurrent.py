@@ -9,26 +9,30 @@ from onnx import helper, numpy_helper
 
 from brickrt import Runtime
 from brickrt.graph.errors import Unsupported
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.types import TensorType
 from tests.support.graphs.builders_harness import assert_close, run_model
 from tests.support.graphs.onnx_models import by_onnxruntime
 from tests.support.graphs.recurrent_models import GATES, recurrent_model
 
 DIRECTIONS = ["forward", "reverse", "bidirectional"]
+LAYERS = [(op_type, {}) for op_type in GATES] + [("GRU", {"linear_before_reset": 1})]
 
 
 def compare(op_type: str, **how: object) -> None:
     """Runs a model of `recurrent_model` by its builder and the definitions of what that emits."""
-    reset = {"linear_before_reset": 1} if op_type == "GRU" else {}
-    model, feeds = recurrent_model(op_type, **reset, **how)
+    model, feeds = recurrent_model(op_type, **how)
     want = by_onnxruntime(model, feeds)
     assert_close(run_model(model, feeds), [want[output.name] for output in model.graph.output], 1e-5)
 
 
-@pytest.mark.parametrize("op_type", GATES)
+@pytest.mark.parametrize(("op_type", "how"), LAYERS)
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("optional", [(), ("B", "h", "c"), ("B", "h", "c", "lengths")], ids=len)
-def test_directions_states_and_lengths(op_type, direction, optional):
-    compare(op_type, directions=1 + (direction == "bidirectional"), optional=optional, direction=direction)
+def test_directions_states_and_lengths(op_type, how, direction, optional):
+    compare(op_type, directions=1 + (direction == "bidirectional"), optional=optional, direction=direction, **how)
 
 
 @pytest.mark.parametrize(
@@ -43,9 +47,15 @@ def test_activations_take_their_parameters_in_turn():
     compare("LSTM", activations=names, activation_alpha=[0.3, 1.1, 0.05], activation_beta=[0.4, 0.9])
 
 
-@pytest.mark.parametrize("op_type", ["LSTM", "GRU"])
-def test_clip(op_type):
-    compare(op_type, clip=0.5, optional=("B",))
+@pytest.mark.parametrize(("op_type", "how"), [layer for layer in LAYERS if layer[0] != "RNN"])
+def test_clip(op_type, how):
+    compare(op_type, clip=0.5, optional=("B",), **how)
+
+
+@pytest.mark.parametrize("linear", [0, 1])
+def test_activations_of_a_gru(linear):
+    how = {"activation_alpha": [0.3, 1.1], "activation_beta": [0.4, 0.9], "linear_before_reset": linear}
+    compare("GRU", activations=["HardSigmoid", "ScaledTanh"], optional=("B", "h"), **how)
 
 
 def test_coupled_gates():
@@ -55,7 +65,6 @@ def test_coupled_gates():
 @pytest.mark.parametrize(
     ("op_type", "how", "why"),
     [
-        ("GRU", {}, "resets its state"),
         ("LSTM", {"optional": ("P",)}, "peepholes"),
         ("RNN", {"direction": "bidirectional", "directions": 2, "activations": ["Tanh", "Relu"]}, "differ"),
     ],
@@ -63,6 +72,15 @@ def test_coupled_gates():
 def test_what_the_host_computes(op_type, how, why):
     with pytest.raises(Unsupported, match=why):
         run_model(*recurrent_model(op_type, **how))
+
+
+@pytest.mark.parametrize(("op_type", "how"), LAYERS)
+def test_devices_without_kernels_leave_layers_to_the_host(op_type, how):
+    model, feeds = recurrent_model(op_type, **how)
+    types = {name: TensorType(array.shape, array.dtype) for name, array in feeds.items()}
+    part = specialize(first_stage(load(model)), types, {})
+    assert [node.op_type for node in part.host_nodes] == [op_type]
+    assert not part.graph.nodes
 
 
 def network(direction: str) -> onnx.ModelProto:
@@ -103,7 +121,7 @@ def test_a_network_of_any_length_runs_on_kernels(direction):
     assert not runtime.stats.host_nodes
 
 
-def bytes_model(op_type: str, dtype: type, axis: int | None, rounded: bool) -> tuple[onnx.ModelProto, dict]:
+def bytes_model(op_type: str, how: dict, dtype: type, axis: int | None, rounded: bool) -> tuple[onnx.ModelProto, dict]:
     """DequantizeLinear of both weights ─ a layer in both directions, which reads x, or `rounded`: x ─ Q ─ DQ."""
     rng, (d, hidden, width), info = np.random.default_rng(3), (2, 21, 8), np.iinfo(dtype)
     shape = () if axis is None else (d,) if axis == 0 else (GATES[op_type] * hidden,)
@@ -114,14 +132,13 @@ def bytes_model(op_type: str, dtype: type, axis: int | None, rounded: bool) -> t
         tensors[f"{name}z"] = np.full(shape, 3 + (info.max + info.min + 1) // 2 if axis != 1 else 60, dtype)
     tensors |= {"b": rng.standard_normal((d, 2 * GATES[op_type] * hidden)).astype(np.float32) / 4}
     tensors |= {"xs": np.float32(0.03), "xz": np.uint8(120)}
-    how = {"axis": axis} if axis is not None else {}
-    nodes = [helper.make_node("DequantizeLinear", [k, f"{k}s", f"{k}z"], [f"{k}f"], **how) for k in ("w", "r")]
+    along = {"axis": axis} if axis is not None else {}
+    nodes = [helper.make_node("DequantizeLinear", [k, f"{k}s", f"{k}z"], [f"{k}f"], **along) for k in ("w", "r")]
     if rounded:
         nodes.append(helper.make_node("QuantizeLinear", ["x", "xs", "xz"], ["xq"]))
         nodes.append(helper.make_node("DequantizeLinear", ["xq", "xs", "xz"], ["xf"]))
-    reset = {"linear_before_reset": 1} if op_type == "GRU" else {}
     given, outputs = ["xf" if rounded else "x", "wf", "rf", "b"], ["y", "h"]
-    nodes.append(helper.make_node(op_type, given, outputs, hidden_size=hidden, direction="bidirectional", **reset))
+    nodes.append(helper.make_node(op_type, given, outputs, hidden_size=hidden, direction="bidirectional", **how))
     values = [helper.make_tensor_value_info(name, 1, None) for name in outputs]
     x = helper.make_tensor_value_info("x", 1, [None, None, width])
     constants = [numpy_helper.from_array(array, name) for name, array in tensors.items()]
@@ -129,13 +146,13 @@ def bytes_model(op_type: str, dtype: type, axis: int | None, rounded: bool) -> t
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9), tensors
 
 
-@pytest.mark.parametrize("op_type", GATES)
+@pytest.mark.parametrize(("op_type", "how"), LAYERS)
 @pytest.mark.parametrize("dtype", [np.int8, np.uint8])
 @pytest.mark.parametrize("axis", [None, 0, 1])
 @pytest.mark.parametrize("rounded", [False, True])
-def test_weights_of_bytes_stay_bytes(op_type, dtype, axis, rounded):
+def test_weights_of_bytes_stay_bytes(op_type, how, dtype, axis, rounded):
     """With zero points that are not 0; unsigned ones of which some are no signed bytes less theirs become floats."""
-    model, tensors = bytes_model(op_type, dtype, axis, rounded)
+    model, tensors = bytes_model(op_type, how, dtype, axis, rounded)
     runtime = Runtime(model, device="cpu", threads=1)
     for time, batch in ((4, 1), (3, 5)):
         feeds = {"x": np.random.default_rng(time).standard_normal((time, batch, 8), np.float32)}
@@ -149,8 +166,9 @@ def test_weights_of_bytes_stay_bytes(op_type, dtype, axis, rounded):
 
 
 @pytest.mark.parametrize("strategy", ["padded", "memoized"])
-def test_forced_bricks_leave_time_whole(strategy):
-    model, feeds = recurrent_model("LSTM")
+@pytest.mark.parametrize("op_type", ["LSTM", "GRU"])
+def test_forced_bricks_leave_time_whole(strategy, op_type):
+    model, feeds = recurrent_model(op_type)
     want = by_onnxruntime(model, feeds)
     found = Runtime(model, device="cpu", strategy=strategy, brick=2, threads=1).execute(feeds)
     for name, result in found.items():

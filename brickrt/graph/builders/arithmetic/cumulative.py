@@ -3,18 +3,24 @@
 x          a    b      c        d
 + 1 back   a    a+b    b+c      c+d
 + 2 back   a    a+b    a+b+c    a+b+c+d
+
+Where there are kernels for it, many positions with vectors side by side are one operator.
 """
 
 from __future__ import annotations
 
+import math
+
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import convert, elementwise, normal_axis, require_image, take
+from brickrt.graph.builders.common import convert, elementwise, normal_axis, require_image, take, view
 from brickrt.graph.builders.scalar import add, wide_type
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.operators.move import Concat
+from brickrt.ops.operators.reduce import RunningSum
 
 FEW = 32  # positions that are added one after the other
 MANY = 2**14  # positions of which tables are made; more are added on the host
+VECTOR = 16  # elements side by side that are worth adding as vectors
 
 
 @builds("CumSum")
@@ -30,7 +36,14 @@ def cumulative_sum(b: Builder, node: OnnxNode) -> str:
     found = convert(b, x, wide_type(kind.dtype))
     if node.attrs.get("exclusive", 0):
         found = _moved(b, found, axis, step)
-    found = _one_by_one(b, found, axis, step) if extent <= FEW else _doubling(b, found, axis, step)
+    inner = math.prod(kind.shape[axis + 1 :])
+    if extent <= FEW:
+        found = _one_by_one(b, found, axis, step)
+    elif b.recurrences and inner >= VECTOR:
+        rows = found if kind.shape[-1] >= VECTOR else view(b, found, (*kind.shape[: axis + 1], inner))
+        found = view(b, b.emit(RunningSum(axis, step < 0), rows), kind.shape)
+    else:
+        found = _doubling(b, found, axis, step)
     return convert(b, found, kind.dtype)
 
 

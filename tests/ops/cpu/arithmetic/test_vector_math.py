@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic import vector_math
+from brickrt.ops.cpu.arithmetic import trigonometry, vector_math
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
@@ -24,6 +24,8 @@ FUNCTIONS = {
     "tanh": vector_math.tanh,
     "erf": vector_math.erf,
     "sigmoid": vector_math.sigmoid,
+    "sin": trigonometry.sin,
+    "cos": trigonometry.cos,
 }
 EXACT = {
     "exp": np.exp,
@@ -31,8 +33,10 @@ EXACT = {
     "tanh": np.tanh,
     "erf": np.vectorize(math.erf, otypes=[float]),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "sin": np.sin,
+    "cos": np.cos,
 }
-MOST_ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2, "sigmoid": 2.5}
+MOST_ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2, "sigmoid": 2.5, "sin": 1.5, "cos": 1.6}
 
 
 def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
@@ -91,6 +95,8 @@ def test_error_in_ulp(name, isa, lanes):
         ("log", {np.inf: np.inf, 0: -np.inf, 1: 0, 1e-44: math.log(float(np.float32(1e-44)))}),
         ("tanh", {np.inf: 1, -np.inf: -1, 0: 0, 1e-40: 1e-40, 30: 1}),
         ("erf", {np.inf: 1, -np.inf: -1, 0: 0, 30: 1, -4: -1}),
+        ("sin", {0: 0, 1e-40: 1e-40, 1e30: math.sin(np.float32(1e30)), -1: math.sin(-1)}),
+        ("cos", {0: 1, 1e-40: 1, 1e30: math.cos(np.float32(1e30)), -1: math.cos(1)}),
         ("sigmoid", {np.inf: 1, -np.inf: 0, 0: 0.5, -90: math.exp(-90), 200: 1, -200: 0}),
     ],
 )
@@ -104,7 +110,7 @@ def test_special_values(name, pairs, isa, lanes):
 
 
 @ISAS
-@pytest.mark.parametrize("name", ["tanh", "erf"])
+@pytest.mark.parametrize("name", ["tanh", "erf", "sin"])
 def test_odd_functions_keep_the_sign_of_zero(name, isa, lanes):
     assert np.signbit(run(name, np.full(16, -0.0, np.float32), isa, lanes)).all()
 

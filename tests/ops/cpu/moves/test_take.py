@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import brickrt.ops.cpu.moves.take  # noqa: F401 (registers the kernels)
-from brickrt.ops.affine_tables import Affine, affine
+from brickrt.ops.affine_tables import Affine, affine, period
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.moves.index_tables import in_blocks
 from brickrt.ops.cpu.operand import dense
@@ -25,8 +25,13 @@ TABLES = {
     "steps": (None, (4, 2, 0), (6, 5, 4, 3, 2, 1, 0), (0, 2, 4, 6)),
     "pad": (None, (-1, 0, 1, 2, 3, 4, -1), PAD, PAD),
     "expand": ((0, 0, 0), None, None, (3,) * 20),
+    "rows of one element": ((0, 0), None, None, (4,) * 37),
+    "planes of one element": (None, None, (3,) * 9, (4,) * 37),
     "nearest": (None, None, NEAREST, NEAREST),
     "reflect": (None, None, REFLECT, REFLECT),
+    "tiled": (None, None, tuple(range(7)) * 5, tuple(range(7)) * 4),
+    "tiled outside": ((0, 1) * 3, (0, 1, 2, 3, 4) * 4, None, PAD),
+    "tiled twice, in part": (None, None, NEAREST, tuple(range(4)) * 2),
     "gather": ((1, 0, 1), (3, 1, 1, 4), None, None),
     "holes": (None, (*HOLES[:1], 4, -1, 2), HOLES, HOLES),
     "nothing": (None, None, (-1, -1), None),
@@ -46,10 +51,18 @@ def test_plain(name, isa):
 
 
 @pytest.mark.parametrize("isa", ISAS)
-@pytest.mark.parametrize("name", ["pad", "nearest", "reflect", "holes", "nothing"])
+@pytest.mark.parametrize("name", ["pad", "nearest", "reflect", "holes", "nothing", "tiled"])
 def test_blocked(name, isa):
     tables = (TABLES[name][0], None, *TABLES[name][2:])
     check_few(Take(tables, -1.0), [sample((2, 37, 7, 7))], isa, blocks=[isa.lanes], out_block=isa.lanes)
+
+
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [((0, 1, 2) * 2, 3), ((0, 1, 0), 0), ((0, 0), 0), ((1, 0, 1, 0), 0), ((0, 1, 0, 2), 0), ((), 0), (None, 0)],
+)
+def test_tables_that_repeat(table, found):
+    assert period(table) == found
 
 
 @pytest.mark.parametrize("isa", ISAS)

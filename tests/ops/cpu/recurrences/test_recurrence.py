@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
-from brickrt.ops.expr import Expr, apply, arg
+from brickrt.ops.expr import Expr, apply, arg, const
 from brickrt.ops.operators.recurrence import Recurrence
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.harness import AVX2, HOST, run_kernel
@@ -28,6 +30,14 @@ def lstm_steps() -> tuple[Expr, ...]:
 
 def one_gate() -> tuple[Expr, ...]:
     return (apply("tanh", apply("add", apply("add", value(0), value(1)), value(2))),)
+
+
+def gru_steps() -> tuple[Expr, ...]:
+    z, new = apply("sigmoid", apply("add", value(0), value(3))), apply("tanh", apply("add", value(2), value(5)))
+    return (apply("add", apply("mul", apply("sub", const(1, F32), z), new), apply("mul", z, value(6))),)
+
+
+RESET = apply("mul", apply("sigmoid", apply("add", value(1), value(4))), value(6))
 
 
 def operands(op: Recurrence, time: int, batch: int, hidden: int) -> list[np.ndarray]:
@@ -54,6 +64,9 @@ LAYERS = {
     "backward": Recurrence(1, (True,), one_gate(), bias=True),
     "lstm of bytes": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True),
     "lstm of bytes, states of two": Recurrence(4, (False, True), lstm_steps(), bias=True, scaled=True, state_bytes=2),
+    "gru": Recurrence(3, (True,), gru_steps(), reset=RESET),
+    "gru both ways": Recurrence(3, (False, True), gru_steps(), bias=True, reset=RESET),
+    "gru of bytes": Recurrence(3, (False, True), gru_steps(), bias=True, scaled=True, reset=RESET),
     "bytes without a bias": Recurrence(1, (True,), one_gate(), scaled=True),
 }
 
@@ -91,8 +104,9 @@ def test_layers(case, layer, isa):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
-def test_weights_that_are_no_constants(dtype):
-    op = LAYERS["lstm both ways"]
+@pytest.mark.parametrize("layer", ["lstm both ways", "gru both ways"])
+def test_weights_that_are_no_constants(layer, dtype):
+    op = LAYERS[layer]
     arrays = operands(op, 3, 4, 21)
     arrays[1] = arrays[1].astype(dtype)
     check(op, arrays, HOST)
@@ -147,17 +161,33 @@ def test_products_of_bytes_and_states(hidden, batch, gates, most):
     check(op, arrays, HOST, packed=[False, True, True, *[False] * op.states])
 
 
-@pytest.mark.parametrize("layer", ["lstm both ways", "lstm of bytes", "lstm of bytes, states of two"])
+@pytest.mark.parametrize(
+    "layer", ["lstm both ways", "lstm of bytes", "lstm of bytes, states of two", "gru both ways", "gru of bytes"]
+)
 def test_parts_are_bits_of_the_whole(layer):
     """A direction, or some sequences, as a task has them: whatever register tiles they are in."""
     op = LAYERS[layer]
-    packed = [False, True, *[True] * (op.bias + op.scaled), False, False]
+    packed = [False, True, *[True] * (op.bias + op.scaled), *[False] * op.states]
     arrays = operands(op, 6, 7, 19)
-    whole = run_kernel(op, arrays, Boxes.whole((2, 6, 2, 7, 19)), packed=packed)
+    whole = run_kernel(op, arrays, Boxes.whole((op.states, 6, 2, 7, 19)), packed=packed)
     for d, lo, hi in ((0, 0, 7), (1, 2, 4), (1, 6, 7)):
-        box = Boxes(np.array([[0, 0, d, lo, 0]]), np.array([[2, 6, d + 1, hi, 19]]))
+        box = Boxes(np.array([[0, 0, d, lo, 0]]), np.array([[op.states, 6, d + 1, hi, 19]]))
         got = run_kernel(op, arrays, box, packed=packed, scratch=True)
         np.testing.assert_array_equal(got, whole[:, :, d : d + 1, lo:hi])
+
+
+@settings(max_examples=8, deadline=None)
+@given(hidden=st.integers(1, 150), batch=st.integers(1, 11), isa=st.sampled_from([HOST, AVX2]))
+def test_states_that_are_reset_first(hidden, batch, isa):
+    """States of every width: register tiles of many vectors, few, and a part of one."""
+    op = LAYERS["gru"]
+    check(op, operands(op, 3, batch, hidden), isa, packed=[False, True, False])
+
+
+def test_what_resets_the_state_cannot_read_what_comes_of_it():
+    op = replace(LAYERS["gru"], reset=value(5))
+    with pytest.raises(ValueError, match="reads operand 5"):
+        op.infer([TensorType(a.shape, a.dtype) for a in operands(op, 2, 1, 4)])
 
 
 def test_part_of_time_is_refused():
