@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.operators.greatest_elements import greatest_elements
+from brickrt.graph.host.operators.order.greatest_elements import greatest_elements
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
 

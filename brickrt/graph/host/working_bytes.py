@@ -1,0 +1,50 @@
+"""What memory the operators of this package take for their outputs and beside them, where that is known exactly: others
+count as many arrays as `temporary_bytes` says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx
+
+from brickrt.graph.host.operators.order.greatest_elements import AT_ONCE
+from brickrt.graph.host.operators.regions import region_bytes
+from brickrt.graph.host.work import attributes, temporary_bytes
+
+Arrays = Sequence[np.ndarray | None]
+PLACE = 8  # bytes of a position
+ORDERED = 40
+"""Bytes for each element of rows that are put in order: a copy, its words or places, and what is made of these."""
+
+
+def working_bytes(node: onnx.NodeProto, arrays: Arrays, made: int, read: int) -> float:
+    """Bytes of the outputs, of which the first has `made`, and of what the node computes on its way there from so many
+    that it reads."""
+    known = _KNOWN.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+    if known is not None and arrays and arrays[0] is not None:
+        try:
+            return known(arrays, attributes(node), made)
+        except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
+            pass  # running the node says what is wrong in better words
+    return temporary_bytes(node, arrays, made, read)
+
+
+def _top_k(arrays: Arrays, at: dict[str, Any], made: int) -> float:
+    x = np.asarray(arrays[0])
+    axis = at.get("axis", -1)
+    count = int(np.asarray(arrays[1] if len(arrays) > 1 else at["k"]).reshape(-1)[0])
+    outputs = x.size // max(1, x.shape[axis]) * count * (x.itemsize + PLACE)
+    turned = axis % x.ndim != x.ndim - 1
+    return outputs * (1 + turned) + x.nbytes * turned + ORDERED * min(x.size, max(AT_ONCE, x.shape[axis]))
+
+
+def _rois(arrays: Arrays, at: dict[str, Any], made: int) -> float:
+    """RoiAlign."""
+    x, rois = (np.asarray(v) for v in arrays[:2])
+    bins = at.get("output_height", 1), at.get("output_width", 1)
+    return made + region_bytes(x, rois, bins, at.get("spatial_scale", 1.0), at.get("sampling_ratio", 0))
+
+
+_KNOWN: dict[str, Callable[[Arrays, dict[str, Any], int], float]] = {"TopK": _top_k, "RoiAlign": _rois}
