@@ -7,12 +7,17 @@ import math
 import numpy as np
 
 from brickrt.graph.host.helpers import run_items
+from brickrt.graph.host.operators.flat_places import AT_ONCE, places_along, places_at
 from brickrt.ops.cpu.fixed_function import item_loop
 from brickrt.ops.definitions.slices import slice_start
 
 FEW = 1 << 16
 """Elements that NumPy puts in less time than a process takes to compile the loop."""
 BLOCK = 1 << 12  # as the compiled loop has it
+SHORT = 1 << 12
+"""Elements that NumPy reads at indices of several parts before there is one number for each."""
+LONG = 1 << 8
+"""Elements of rows that are combined by a call for each."""
 
 _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -27,18 +32,50 @@ def elements_along(x: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.nd
 
 
 def scattered(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str | None) -> np.ndarray:
-    """x with `updates` put, or combined (add, mul, max, min), at positions, an array of them per axis."""
+    """x with `updates` put, or combined (add, mul, max, min), at positions, an array of them per axis, of the first
+    axes at least."""
+    if reduction in _COMBINE and where and x.size:
+        return _combined(x, where, updates, _COMBINE[reduction])
     result = x.copy()
-    if reduction in _COMBINE:
-        _COMBINE[reduction].at(result, where, updates)
-    else:
-        result[where] = updates
+    result[where] = updates
+    return result
+
+
+def _combined(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray, combine: np.ufunc) -> np.ndarray:
+    """x with updates combined, one after the other: rows one by one, and short rows element by element."""
+    shape, inner = x.shape[: len(where)], x.shape[len(where) :]
+    places, width = places_at(where, shape), math.prod(inner)
+    result = np.array(x, order="C")
+    rows = result.reshape(math.prod(shape), width)
+    given = np.broadcast_to(updates, (*np.broadcast_shapes(*(at.shape for at in where)), *inner))
+    given = given.reshape(len(places), width)
+    if width >= LONG:
+        for place, update in zip(places.tolist(), given):
+            combine(rows[place], update, out=rows[place], casting="same_kind")
+        return result
+    step = max(1, AT_ONCE // width)
+    for first in range(0, len(places), step):
+        at = places[first : first + step, None] * width + np.arange(width)
+        combine.at(result.reshape(-1), at.reshape(-1), given[first : first + step].reshape(-1))
     return result
 
 
 def gathered_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
     """The elements of x at the positions that `indices` has along an axis; they are of its shape."""
-    return x[elements_along(x, indices, axis)]
+    if indices.size <= SHORT or not _fit(x, indices, axis):
+        return x[elements_along(x, indices, axis)]
+    at, flat = axis % x.ndim, np.ascontiguousarray(x).reshape(-1)
+    out = np.empty(indices.shape, x.dtype)
+    parts = out.reshape(math.prod(out.shape[:at]), out.shape[at], math.prod(out.shape[at + 1 :]))
+    for block, places in places_along(indices, x.shape, at):
+        flat.take(places, out=parts[block], mode="clip")  # they are known to be inside
+    return out
+
+
+def _fit(x: np.ndarray, indices: np.ndarray, axis: int) -> bool:
+    """Whether x has all positions that `indices` has along the axes other than this."""
+    pairs = enumerate(zip(indices.shape, x.shape))
+    return x.ndim == indices.ndim and all(n <= e for k, (n, e) in pairs if k != axis % x.ndim)
 
 
 def scattered_elements(
@@ -53,6 +90,12 @@ def scattered_elements(
         function = item_loop("moves.scatter_items", "emit_scatter", x.itemsize)
         if function is not None:
             return _scattered_by(function, x, indices, updates, at)
+    if reduction in _COMBINE and updates.shape == indices.shape and x.size and _fit(x, indices, axis):
+        result = np.array(x, order="C")
+        parts = updates.reshape(math.prod(updates.shape[:at]), updates.shape[at], math.prod(updates.shape[at + 1 :]))
+        for block, places in places_along(indices, x.shape, at):
+            _COMBINE[reduction].at(result.reshape(-1), places.reshape(-1), parts[block].reshape(-1))
+        return result
     return scattered(x, elements_along(x, indices, axis), updates, reduction)
 
 
