@@ -20,6 +20,7 @@ from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
 from brickrt.graph.host.operators import indexing, non_max_suppression, pooling, recurrent, regions, resized, sampling
+from brickrt.graph.host.operators.integer_matmul import HostMatMul
 from brickrt.graph.host.operators.order.top_k import TopK
 from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.ops.types import TensorType
@@ -190,6 +191,7 @@ _ALWAYS = (
     *(indexing.ScatterND, indexing.OneHot, non_max_suppression.NonMaxSuppression, indexing.Slice),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
     *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, resized.Resize),
+    type("MatMul", (HostMatMul,), {}),
     *(pooling.MaxPool, pooling.MaxRoiPool, pooling.MaxUnpool),
 )
 

@@ -14,7 +14,7 @@ from brickrt.graph.host.operators.regions import region_bytes
 from brickrt.graph.host.work import attributes, temporary_bytes
 
 Arrays = Sequence[np.ndarray | None]
-PLACE = 8  # bytes of a position
+PLACE = FLOAT = 8  # bytes of a position, and of the widest float
 ORDERED = 40
 """Bytes for each element of rows that are put in order: a copy, its words or places, and what is made of these."""
 
@@ -25,7 +25,8 @@ def working_bytes(node: onnx.NodeProto, arrays: Arrays, made: int, read: int) ->
     known = _KNOWN.get(node.op_type) if node.domain in ("", "ai.onnx") else None
     if known is not None and arrays and arrays[0] is not None:
         try:
-            return known(arrays, attributes(node), made)
+            needed = known(arrays, attributes(node), made)
+            return temporary_bytes(node, arrays, made, read) if needed is None else needed
         except (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError):
             pass  # running the node says what is wrong in better words
     return temporary_bytes(node, arrays, made, read)
@@ -47,4 +48,16 @@ def _rois(arrays: Arrays, at: dict[str, Any], made: int) -> float:
     return made + region_bytes(x, rois, bins, at.get("spatial_scale", 1.0), at.get("sampling_ratio", 0))
 
 
-_KNOWN: dict[str, Callable[[Arrays, dict[str, Any], int], float]] = {"TopK": _top_k, "RoiAlign": _rois}
+def _matmul(arrays: Arrays, at: dict[str, Any], made: int) -> float | None:
+    """Integers and their product as floats, and the product as the widest integers."""
+    a, b = (np.asarray(x) for x in arrays)
+    if a.dtype.kind not in "iu":
+        return None
+    return FLOAT * (a.size + b.size) + made // a.itemsize * (FLOAT + PLACE + a.itemsize)
+
+
+_KNOWN: dict[str, Callable[[Arrays, dict[str, Any], int], float | None]] = {
+    "TopK": _top_k,
+    "RoiAlign": _rois,
+    "MatMul": _matmul,
+}

@@ -29,6 +29,10 @@ CASES: dict[str, tuple[onnx.NodeProto, list[np.ndarray]]] = {
     "top": (node("TopK", "a b", "y z"), [f(60, 4000), np.array([300])]),
     "top of ties": (node("TopK", "a b", "y z"), [f(60, 4000).round(1), np.array([3000])]),
     "top of an outer axis": (node("TopK", "a b", "y z", axis=0), [f(4000, 60).astype(np.float64), np.array([300])]),
+    "integers": (
+        node("MatMul", "a b", "y"),
+        [np.full((200, 300), 1 << 20, np.int32), np.full((300, 900), 9, np.int32)],
+    ),
     "regions": (ALIGNED, [f(1, 48, 50, 60), ROIS, np.zeros(40, np.int64)]),
     "regions of float64": (ALIGNED, [f(1, 48, 50, 60).astype(np.float64), ROIS, np.zeros(40, np.int64)]),
 }
