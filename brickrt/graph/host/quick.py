@@ -82,6 +82,30 @@ def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
     return np.asarray(x[tuple(at[..., k] for k in range(at.shape[-1]))])
 
 
+def _chosen(node: OnnxNode, given: Arrays) -> np.ndarray:
+    """Compress."""
+    x, condition = map(_some, given)
+    _small(2 * x.size, COMPILED)
+    axis = node.attrs.get("axis")
+    if condition.ndim != 1 or not x.ndim:
+        raise NotQuick
+    return x.take(condition.nonzero()[0], axis)
+
+
+def _reversed(node: OnnxNode, given: Arrays) -> np.ndarray:
+    """ReverseSequence."""
+    x, lengths = map(_some, given)
+    _small(x.size, COMPILED)
+    axes = node.attrs.get("batch_axis", 1), node.attrs.get("time_axis", 0)
+    out = np.empty(x.shape, x.dtype)
+    parts, sources = (np.moveaxis(array, axes, (0, 1)) for array in (out, x))
+    if len(parts) != lengths.size or lengths.min(initial=0) < 0 or lengths.max(initial=0) > parts.shape[1]:
+        raise NotQuick
+    for part, source, length in zip(parts, sources, lengths.tolist()):
+        part[:length], part[length:] = source[:length][::-1], source[length:]
+    return out
+
+
 def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:
     x = _some(given[0])
     _small(x.size)
@@ -197,6 +221,8 @@ _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ..
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_parts,
+    "Compress": _chosen,
+    "ReverseSequence": _reversed,
     "NonZero": _not_zero,
     "TopK": _greatest,
     "GridSample": _grid_sample,

@@ -65,6 +65,10 @@ CASES = {
         node("ScatterElements", "a b c", "y", axis=1),
         [X, np.array([[[0, -1]]]), np.full((1, 1, 2), 9, np.float32)],
     ),
+    "some": (node("Compress", "a b", "y", axis=1), [X, np.array([False, True, True])]),
+    "some of all": (node("Compress", "a b", "y"), [X, np.array([False, True, True])]),
+    "reversed": (node("ReverseSequence", "a b", "y"), [X, i(2, 0, 1)]),
+    "reversed rows": (node("ReverseSequence", "a b", "y", batch_axis=0, time_axis=1), [X[0], i(1, 3, 4)]),
     "add": (node("Add", "a b", "y"), [LONG, s(3)]),
     "sub": (node("Sub", "a b", "y"), [s(4), s(3)]),
     "mul": (node("Mul", "a b", "y"), [LONG, LONG]),
@@ -101,6 +105,7 @@ def test_all_that_are_quick_are_compared():
 WRONG = {
     "an index outside": (node("Gather", "a b", "y"), [X, i(7)]),
     "an element outside": (node("GatherElements", "a b", "y"), [X, np.array([[[7]]])]),
+    "more to choose from than there are": (node("Compress", "a b", "y", axis=0), [X, np.ones(3, bool)]),
     "a sum along no axis": (node("CumSum", "a b", "y"), [LONG, s(3)]),
     "a sum along a list": (node("CumSum", "a b", "y"), [LONG, i(0)]),
     "more than there are": (node("TopK", "a b", "y z"), [X, i(5)]),

@@ -14,11 +14,12 @@ Block = tuple[slice, slice]
 """Of an array [before the axis, along it, behind it]: from where to where along the first two."""
 
 
-def places_along(indices: np.ndarray, shape: Sequence[int], axis: int) -> Iterator[tuple[Block, np.ndarray]]:
+def places_along(indices: np.ndarray, shape: tuple[int, ...], axis: int) -> Iterator[tuple[Block, np.ndarray]]:
     """The places, in a row-major array of this shape, of the elements that `indices` name along an axis, block by
     block in order. Raises IndexError for one that is not there."""
     steps = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-    before, behind = (_places_of(indices.shape[part], steps[part]) for part in (slice(axis), slice(axis + 1, None)))
+    sides = slice(axis), slice(axis + 1, None)
+    before, behind = (_places_of(indices.shape[side], shape[side], steps[side]) for side in sides)
     parts = indices.reshape(len(before), indices.shape[axis], len(behind))
     for block in _blocks(*parts.shape):
         at = inside(parts[block], shape[axis], axis) * steps[axis]
@@ -48,8 +49,10 @@ def inside(indices: np.ndarray, extent: int, axis: int) -> np.ndarray:
     return at
 
 
-def _places_of(extents: Sequence[int], steps: Sequence[int]) -> np.ndarray:
-    """The places of all elements of some axes, in order."""
+def _places_of(extents: tuple[int, ...], shape: tuple[int, ...], steps: Sequence[int]) -> np.ndarray:
+    """The places, in order, of the first elements along some axes of this shape."""
+    if extents == shape:
+        return np.arange(math.prod(extents)) * (steps[-1] if steps else 1)
     total = np.zeros(1, np.int64)
     for extent, step in zip(extents, steps, strict=True):
         total = (total[:, None] + np.arange(extent) * step).reshape(-1)
