@@ -19,7 +19,16 @@ from brickrt.graph.allowance import held_inside
 from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
-from brickrt.graph.host.operators import indexing, non_max_suppression, pooling, recurrent, regions, resized, sampling
+from brickrt.graph.host.operators import (
+    deformed,
+    indexing,
+    non_max_suppression,
+    pooling,
+    recurrent,
+    regions,
+    resized,
+    sampling,
+)
 from brickrt.graph.host.operators.integer_matmul import HostMatMul
 from brickrt.graph.host.operators.order.top_k import TopK
 from brickrt.graph.onnx_import.element_types import element_type
@@ -190,7 +199,7 @@ _ALWAYS = (
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
     *(indexing.ScatterND, indexing.OneHot, non_max_suppression.NonMaxSuppression, indexing.Slice),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
-    *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, resized.Resize),
+    *(sampling.GridSample, deformed.DeformConv, regions.RoiAlign, resized.Resize),
     type("MatMul", (HostMatMul,), {}),
     *(pooling.MaxPool, pooling.MaxRoiPool, pooling.MaxUnpool),
 )

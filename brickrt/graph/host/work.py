@@ -24,7 +24,7 @@ TEXT_BYTES = 80
 USUAL_TEMPORARIES = 3
 """Arrays of the size of its inputs and outputs that a node makes, itself in NumPy's terms."""
 TEMPORARIES = {
-    **dict.fromkeys(("GridSample", "DeformConv", "AffineGrid"), 16),
+    **dict.fromkeys(("GridSample", "AffineGrid"), 16),
     **dict.fromkeys(("Unique", "NonZero", "Resize", "Upsample", "STFT", "DFT", "MelWeightMatrix"), 8),
     **dict.fromkeys(("LSTM", "GRU", "RNN", "Attention", "RotaryEmbedding", "TfIdfVectorizer"), 6),
 }

@@ -3,12 +3,15 @@ count as many arrays as `temporary_bytes` says."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import onnx
 
+from brickrt.graph.host.operators.channels_last import whole
+from brickrt.graph.host.operators.deformed import BLOCK
 from brickrt.graph.host.operators.order.greatest_elements import AT_ONCE
 from brickrt.graph.host.operators.regions import region_bytes
 from brickrt.graph.host.work import attributes, temporary_bytes
@@ -17,6 +20,9 @@ Arrays = Sequence[np.ndarray | None]
 PLACE = FLOAT = 8  # bytes of a position, and of the widest float
 ORDERED = 40
 """Bytes for each element of rows that are put in order: a copy, its words or places, and what is made of these."""
+
+POINT = 256
+"""Bytes for each point that NumPy reads an image at: between which pixels it lies, and their weights."""
 
 
 def working_bytes(node: onnx.NodeProto, arrays: Arrays, made: int, read: int) -> float:
@@ -56,8 +62,23 @@ def _matmul(arrays: Arrays, at: dict[str, Any], made: int) -> float | None:
     return FLOAT * (a.size + b.size) + made // a.itemsize * (FLOAT + PLACE + a.itemsize)
 
 
+def _deformed(arrays: Arrays, at: dict[str, Any], made: int) -> float:
+    """DeformConv: an image turned, where the taps of all outputs lie, and a block of columns with what is between."""
+    x, weights, offsets = (np.asarray(v) for v in arrays[:3])
+    image = x.size // max(1, len(x))
+    outputs = len(offsets) * len(weights) * math.prod(offsets.shape[2:])
+    columns = max(BLOCK, image, x.shape[1] * math.prod(weights.shape[2:]))
+    columns = min(columns, x.shape[1] * math.prod(weights.shape[2:]) * math.prod(offsets.shape[2:]))
+    wide = max(4, x.itemsize)
+    points = columns // x.shape[1] * max(1, at.get("offset_group", 1))
+    turned = image // x.shape[-1] // x.shape[1] * whole(x.shape[-1]) * whole(x.shape[1]) * 4
+    placed = 2 * FLOAT * offsets.size // max(1, len(offsets))
+    return wide * (3 * outputs + 3 * columns + weights.size) + POINT * points + max(turned, x.itemsize * image) + placed
+
+
 _KNOWN: dict[str, Callable[[Arrays, dict[str, Any], int], float | None]] = {
     "TopK": _top_k,
     "RoiAlign": _rois,
     "MatMul": _matmul,
+    "DeformConv": _deformed,
 }

@@ -33,6 +33,14 @@ CASES: dict[str, tuple[onnx.NodeProto, list[np.ndarray]]] = {
         node("MatMul", "a b", "y"),
         [np.full((200, 300), 1 << 20, np.int32), np.full((300, 900), 9, np.int32)],
     ),
+    "moved taps": (
+        node("DeformConv", "a b c", "y", pads=[1, 1, 1, 1]),
+        [f(2, 16, 100, 100), f(16, 16, 3, 3), f(2, 18, 100, 100)],
+    ),
+    "moved taps of float64": (
+        node("DeformConv", "a b c", "y", pads=[1, 1, 1, 1]),
+        [x.astype(np.float64) for x in (f(1, 2, 70, 90), f(3, 2, 3, 3), f(1, 18, 70, 90))],
+    ),
     "regions": (ALIGNED, [f(1, 48, 50, 60), ROIS, np.zeros(40, np.int64)]),
     "regions of float64": (ALIGNED, [f(1, 48, 50, 60).astype(np.float64), ROIS, np.zeros(40, np.int64)]),
 }
@@ -42,7 +50,7 @@ CASES: dict[str, tuple[onnx.NodeProto, list[np.ndarray]]] = {
 def test_no_more_than_is_counted_and_not_far_less(name: str) -> None:
     proto, arrays = CASES[name]
     feeds = dict(zip(proto.input, arrays, strict=True))
-    runs = node_evaluator(proto, {"": 16}, {name: element_type(x) for name, x in feeds.items()})
+    runs = node_evaluator(proto, {"": 19}, {name: element_type(x) for name, x in feeds.items()})
     runs.run(None, feeds)  # what is compiled stays
     tracemalloc.start()
     runs.run(None, feeds)
