@@ -35,8 +35,9 @@ def quick_outputs(node: OnnxNode, arrays: Mapping[str, Any]) -> list[Any] | None
     if run is None or len(node.outputs) != (2 if run is _greatest else 1) or not all(node.outputs):
         return None
     given = [arrays[name] if name else None for name in node.inputs]
-    if not all(x is None or (type(x) is np.ndarray and x.dtype.kind in "iufb") for x in given):
-        return None
+    for x in given:
+        if x is not None and (type(x) is not np.ndarray or x.dtype.kind not in "iufb"):
+            return None
     try:
         found = run(node, given)
         return [*found] if isinstance(found, tuple) else [found]
@@ -174,9 +175,13 @@ def _concat(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 def _expand(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, extents = map(_some, given)
-    shape = np.broadcast_shapes(x.shape, tuple(extents.tolist()))
+    shape = tuple(extents.tolist())
+    if len(shape) < x.ndim or 1 in shape:  # x may have more
+        shape = np.broadcast_shapes(x.shape, shape)
     _small(x.size + math.prod(shape))
-    return np.array(np.broadcast_to(x, shape))
+    out = np.empty(shape, x.dtype)
+    out[...] = x
+    return out
 
 
 def _axes(node: OnnxNode, given: Arrays) -> tuple[int, ...]:
@@ -208,10 +213,12 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
 
     def run(node: OnnxNode, given: Arrays) -> np.ndarray:
         operands = [_some(x) for x in given]
-        shape = np.broadcast_shapes(*(x.shape for x in operands))
-        _small(math.prod(shape))
-        if operands[0].dtype.kind not in kinds or any(x.dtype != operands[0].dtype for x in operands):
-            raise NotQuick
+        if math.prod([x.size for x in operands]) > SMALL:  # else the result has no more, whatever its shape
+            _small(math.prod(np.broadcast_shapes(*(x.shape for x in operands))))
+        dtype = operands[0].dtype
+        for x in operands:
+            if x.dtype != dtype or dtype.kind not in kinds:
+                raise NotQuick
         return np.asarray(function(*operands))
 
     return run

@@ -24,11 +24,13 @@ _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.ma
 
 def elements_along(x: np.ndarray, indices: np.ndarray, axis: int) -> tuple[np.ndarray, ...]:
     """The position that each element of `indices` names along `axis`, its own along the others."""
-    if indices.ndim != x.ndim:
+    if indices.ndim != x.ndim or not x.ndim:
         raise ValueError(f"indices of {indices.ndim} dimensions do not suit data of {x.ndim}")
-    grids = list(np.ogrid[tuple(slice(n) for n in indices.shape)])
-    grids[axis % x.ndim] = indices
-    return tuple(grids)
+    at, last = axis % x.ndim, x.ndim - 1
+    return tuple(
+        indices if k == at else np.arange(extent).reshape((extent, *(1,) * (last - k)))
+        for k, extent in enumerate(indices.shape)
+    )
 
 
 def scattered(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray, reduction: str | None) -> np.ndarray:
