@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from onnx import TensorProto, helper
 
 from brickrt.graph.host.operators import integer_matmul
 from brickrt.graph.host.operators.integer_matmul import exact_product
-from tests.support.graphs.onnx_models import compare_on_host
+from brickrt.graph.host.run_host_node import run_node
+from brickrt.graph.onnx_import.protobuf import onnx_node
+from tests.support.graphs.onnx_models import compare_on_host, node
 
 RANDOM = np.random.default_rng(0)
 SHAPES = [((20, 30), (30, 25)), ((2, 1, 20, 33), (3, 33, 21)), ((30,), (30, 40)), ((40, 30), (30,)), ((1, 1), (1, 1))]
@@ -53,3 +56,11 @@ def test_the_largest_sums_that_are_exact_are_computed_and_no_larger_ones():
 def test_no_elements():
     compare_on_host("MatMul", np.ones((0, 3), np.int32), np.ones((3, 2), np.int32))
     compare_on_host("MatMul", np.ones((4, 0), np.int64), np.ones((0, 2), np.int64))
+
+
+def test_other_types_keep_theirs():
+    """NumPy widens bfloat16."""
+    proto = onnx_node(node("MatMul", "a b", "y"), {"": 17}, "n")
+    a = np.float32([[1, 2], [3, 4]]).astype(helper.tensor_dtype_to_np_dtype(TensorProto.BFLOAT16))
+    (y,) = run_node(proto, {"": 17}, {"a": a, "b": a})
+    assert y.dtype == a.dtype and y.astype(np.float32).tolist() == [[7, 10], [15, 22]]
