@@ -14,7 +14,7 @@ import numpy as np
 
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.operators.order.greatest_elements import greatest_elements
-from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements, sliced
+from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
 
 SMALL = 1 << 18
@@ -68,7 +68,7 @@ def _gather(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 
 def _gather_elements(node: OnnxNode, given: Arrays) -> np.ndarray:
-    _small(_sizes(given))
+    _small(_sizes(given), COMPILED)
     x, at = map(_some, given)
     return gathered_elements(x, at, node.attrs.get("axis", 0))
 
@@ -201,11 +201,26 @@ def _squeeze(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 
 def _scatter(node: OnnxNode, given: Arrays) -> np.ndarray:
-    _small(_sizes(given))
-    x, at, updates = map(_some, given)
-    if node.attrs.get("reduction", "none") != "none" or updates.dtype != x.dtype or updates.shape != at.shape:
+    x, at, updates = _scattered(given)
+    if updates.shape != at.shape:
         raise NotQuick
-    return scattered_elements(x, at, updates, node.attrs.get("axis", 0))
+    return scattered_elements(x, at, updates, node.attrs.get("axis", 0), node.attrs.get("reduction"))
+
+
+def _scatter_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, at, updates = _scattered(given)
+    if not at.ndim or not 0 < at.shape[-1] <= x.ndim or updates.shape != (*at.shape[:-1], *x.shape[at.shape[-1] :]):
+        raise NotQuick
+    return scattered(x, tuple(at[..., k] for k in range(at.shape[-1])), updates, node.attrs.get("reduction"))
+
+
+def _scattered(given: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The operands of a scatter."""
+    _small(_sizes(given), COMPILED)
+    x, at, updates = map(_some, given)
+    if updates.dtype != x.dtype:
+        raise NotQuick
+    return x, at, updates
 
 
 def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays], np.ndarray]:
@@ -241,6 +256,7 @@ _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ..
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,
     "ScatterElements": _scatter,
+    "ScatterND": _scatter_parts,
     "Add": _by(np.add, "iu"),
     "Sub": _by(np.subtract, "iu"),
     "Mul": _by(np.multiply, "iu"),
