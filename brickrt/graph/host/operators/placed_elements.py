@@ -17,7 +17,9 @@ BLOCK = 1 << 12  # as the compiled loop has it
 SHORT = 1 << 12
 """Elements that NumPy reads at indices of several parts before there is one number for each."""
 LONG = 1 << 8
-"""Elements of rows that are combined by a call for each."""
+"""Elements of rows that are combined whole."""
+CROWDED = 8
+"""Updates for each place, from which on they are combined one by one."""
 
 _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
@@ -44,22 +46,38 @@ def scattered(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray,
 
 
 def _combined(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray, combine: np.ufunc) -> np.ndarray:
-    """x with updates combined, one after the other: rows one by one, and short rows element by element."""
+    """x with updates combined, one after the other: whole rows, and short rows element by element."""
     shape, inner = x.shape[: len(where)], x.shape[len(where) :]
     places, width = places_at(where, shape), math.prod(inner)
     result = np.array(x, order="C")
     rows = result.reshape(math.prod(shape), width)
     given = np.broadcast_to(updates, (*np.broadcast_shapes(*(at.shape for at in where)), *inner))
     given = given.reshape(len(places), width)
-    if width >= LONG:
-        for place, update in zip(places.tolist(), given):
-            combine(rows[place], update, out=rows[place], casting="same_kind")
-        return result
     step = max(1, AT_ONCE // width)
     for first in range(0, len(places), step):
-        at = places[first : first + step, None] * width + np.arange(width)
-        combine.at(result.reshape(-1), at.reshape(-1), given[first : first + step].reshape(-1))
+        at, part = places[first : first + step], given[first : first + step]
+        if width >= LONG:
+            _combine_rows(rows, at, part, combine)
+        else:
+            flat = at[:, None] * width + np.arange(width)
+            combine.at(result.reshape(-1), flat.reshape(-1), part.reshape(-1))
     return result
+
+
+def _combine_rows(rows: np.ndarray, places: np.ndarray, updates: np.ndarray, combine: np.ufunc) -> None:
+    """Combines updates with rows in rounds: each takes the first update that is left for each place. Where most are for
+    few places, one by one."""
+    left = np.arange(len(places))
+    while left.size:
+        _, first = np.unique(places[left], return_index=True)
+        if len(first) * CROWDED < len(left):
+            break
+        taken = left[first]
+        at = places[taken]
+        rows[at] = combine(rows[at], updates[taken])
+        left = np.delete(left, first)
+    for place, update in zip(places[left].tolist(), updates[left]):
+        combine(rows[place], update, out=rows[place], casting="same_kind")
 
 
 def gathered_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:

@@ -86,7 +86,8 @@ def blocks_of(patch: pytest.MonkeyPatch, elements: int) -> None:
     """No array is too small for numbers of elements, nor for several blocks of them."""
     patch.setattr(placed_elements, "SHORT", 0)
     patch.setattr(placed_elements, "AT_ONCE", elements)
-    patch.setattr(placed_elements, "LONG", elements)
+    patch.setattr(placed_elements, "LONG", max(2, elements // 20))
+    patch.setattr(placed_elements, "CROWDED", 2)
     patch.setattr(flat_places, "AT_ONCE", elements)
 
 
