@@ -18,10 +18,11 @@ from brickrt.graph.builders.integers import packed_weights
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products, quantized_recurrent
 from brickrt.graph.builders.shapes import indexing, movement, placing, selection, shape, top
-from brickrt.graph.builders.spatial import convolution, folding, padding, pooling, resize
+from brickrt.graph.builders.spatial import affine, convolution, folding, padding, pooling, resize
 
 __all__ = [
     "activation",
+    "affine",
     "attention",
     "batch_norm",
     "cast",

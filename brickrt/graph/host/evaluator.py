@@ -19,7 +19,18 @@ from brickrt.graph.allowance import held_inside
 from brickrt.graph.contrib.body import CONTRIB, OPSET, body_of, contributed
 from brickrt.graph.host.control import If, Loop, Optional, Scan
 from brickrt.graph.host.guarded import GuardedNode
-from brickrt.graph.host.operators import indexing, non_max_suppression, pooling, recurrent, regions, resized, sampling
+from brickrt.graph.host.operators import (
+    deformed,
+    indexing,
+    non_max_suppression,
+    pooling,
+    recurrent,
+    regions,
+    resized,
+    sampling,
+)
+from brickrt.graph.host.operators.integer_matmul import HostMatMul
+from brickrt.graph.host.operators.order.top_k import TopK
 from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.ops.types import TensorType
 
@@ -111,30 +122,6 @@ class GlobalLpPool(OpRun):
         return ((np.abs(x) ** p).sum(axes, keepdims=True).astype(x.dtype) ** x.dtype.type(1 / p),)
 
 
-class MaxRoiPool(OpRun):
-    """The maxima of the bins of regions."""
-
-    op_domain = ""
-
-    def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0, **_: Any):
-        out = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
-        for k, roi in enumerate(rois):
-            x0, y0, x1, y1 = np.floor(roi[1:] * spatial_scale + 0.5).astype(int)
-            rows = _bins(y0, max(y1 - y0 + 1, 1), pooled_shape[0], x.shape[2])
-            columns = _bins(x0, max(x1 - x0 + 1, 1), pooled_shape[1], x.shape[3])
-            for i, (top, bottom) in enumerate(rows):
-                for j, (left, right) in enumerate(columns):
-                    if top < bottom and left < right:
-                        out[k, :, i, j] = x[int(roi[0]), :, top:bottom, left:right].max((1, 2))
-        return (out,)
-
-
-def _bins(start: int, extent: int, count: int, limit: int) -> list[tuple[int, int]]:
-    """The index ranges of `count` bins of a region, cut to the image."""
-    edges = [(start + k * extent // count, start - (-(k + 1) * extent // count)) for k in range(count)]
-    return [(min(max(lo, 0), limit), min(max(hi, 0), limit)) for lo, hi in edges]
-
-
 class Multinomial(OpRun):
     """Class numbers drawn after unnormalized log probabilities [batch, classes]."""
 
@@ -208,11 +195,13 @@ _CONTRIBUTED = tuple(type(name, (_Contributed,), {}) for name in sorted(contribu
 
 _ALWAYS = (
     *_CONTRIBUTED,
-    *(If, Loop, Optional, Scan, LRN, GlobalLpPool, MaxRoiPool, Multinomial, CategoryMapper, CastMap, ZipMap),
+    *(If, Loop, Optional, Scan, LRN, GlobalLpPool, TopK, Multinomial, CategoryMapper, CastMap, ZipMap),
     *(indexing.GatherElements, indexing.ScatterElements, indexing.Scatter, indexing.GatherND),
     *(indexing.ScatterND, indexing.OneHot, non_max_suppression.NonMaxSuppression, indexing.Slice),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
-    *(sampling.GridSample, sampling.DeformConv, regions.RoiAlign, pooling.MaxPool, resized.Resize),
+    *(sampling.GridSample, deformed.DeformConv, regions.RoiAlign, resized.Resize),
+    type("MatMul", (HostMatMul,), {}),
+    *(pooling.MaxPool, pooling.MaxRoiPool, pooling.MaxUnpool),
 )
 
 

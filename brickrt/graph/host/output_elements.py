@@ -197,8 +197,7 @@ def _grid_sample(arrays: Arrays, at: Attributes) -> int:
 
 def _rois(arrays: Arrays, at: Attributes) -> int:
     extents = at.get("pooled_shape") or (at.get("output_height", 1), at.get("output_width", 1))
-    samples = max(1, at.get("sampling_ratio", 1)) ** 2
-    return _product([len(np.asarray(arrays[1])), _shape(arrays)[1], *extents, samples])
+    return _product([len(np.asarray(arrays[1])), _shape(arrays)[1], *extents])
 
 
 def _tf_idf(arrays: Arrays, at: Attributes) -> int:

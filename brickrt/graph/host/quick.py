@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.operators.greatest_elements import greatest_elements
-from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered_elements, sliced
+from brickrt.graph.host.operators.order.greatest_elements import greatest_elements
+from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
 
 SMALL = 1 << 18
@@ -35,8 +35,9 @@ def quick_outputs(node: OnnxNode, arrays: Mapping[str, Any]) -> list[Any] | None
     if run is None or len(node.outputs) != (2 if run is _greatest else 1) or not all(node.outputs):
         return None
     given = [arrays[name] if name else None for name in node.inputs]
-    if not all(x is None or (type(x) is np.ndarray and x.dtype.kind in "iufb") for x in given):
-        return None
+    for x in given:
+        if x is not None and (type(x) is not np.ndarray or x.dtype.kind not in "iufb"):
+            return None
     try:
         found = run(node, given)
         return [*found] if isinstance(found, tuple) else [found]
@@ -67,7 +68,7 @@ def _gather(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 
 def _gather_elements(node: OnnxNode, given: Arrays) -> np.ndarray:
-    _small(_sizes(given))
+    _small(_sizes(given), COMPILED)
     x, at = map(_some, given)
     return gathered_elements(x, at, node.attrs.get("axis", 0))
 
@@ -80,6 +81,30 @@ def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
     if at.shape[-1] == 1:
         return np.asarray(x.take(at[..., 0], 0))
     return np.asarray(x[tuple(at[..., k] for k in range(at.shape[-1]))])
+
+
+def _chosen(node: OnnxNode, given: Arrays) -> np.ndarray:
+    """Compress."""
+    x, condition = map(_some, given)
+    _small(2 * x.size, COMPILED)
+    axis = node.attrs.get("axis")
+    if condition.ndim != 1 or not x.ndim:
+        raise NotQuick
+    return x.take(condition.nonzero()[0], axis)
+
+
+def _reversed(node: OnnxNode, given: Arrays) -> np.ndarray:
+    """ReverseSequence."""
+    x, lengths = map(_some, given)
+    _small(x.size, COMPILED)
+    axes = node.attrs.get("batch_axis", 1), node.attrs.get("time_axis", 0)
+    out = np.empty(x.shape, x.dtype)
+    parts, sources = (np.moveaxis(array, axes, (0, 1)) for array in (out, x))
+    if len(parts) != lengths.size or lengths.min(initial=0) < 0 or lengths.max(initial=0) > parts.shape[1]:
+        raise NotQuick
+    for part, source, length in zip(parts, sources, lengths.tolist()):
+        part[:length], part[length:] = source[:length][::-1], source[length:]
+    return out
 
 
 def _not_zero(node: OnnxNode, given: Arrays) -> np.ndarray:
@@ -150,9 +175,13 @@ def _concat(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 def _expand(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, extents = map(_some, given)
-    shape = np.broadcast_shapes(x.shape, tuple(extents.tolist()))
+    shape = tuple(extents.tolist())
+    if len(shape) < x.ndim or 1 in shape:  # x may have more
+        shape = np.broadcast_shapes(x.shape, shape)
     _small(x.size + math.prod(shape))
-    return np.array(np.broadcast_to(x, shape))
+    out = np.empty(shape, x.dtype)
+    out[...] = x
+    return out
 
 
 def _axes(node: OnnxNode, given: Arrays) -> tuple[int, ...]:
@@ -172,11 +201,26 @@ def _squeeze(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 
 def _scatter(node: OnnxNode, given: Arrays) -> np.ndarray:
-    _small(_sizes(given))
-    x, at, updates = map(_some, given)
-    if node.attrs.get("reduction", "none") != "none" or updates.dtype != x.dtype or updates.shape != at.shape:
+    x, at, updates = _scattered(given)
+    if updates.shape != at.shape:
         raise NotQuick
-    return scattered_elements(x, at, updates, node.attrs.get("axis", 0))
+    return scattered_elements(x, at, updates, node.attrs.get("axis", 0), node.attrs.get("reduction"))
+
+
+def _scatter_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
+    x, at, updates = _scattered(given)
+    if not at.ndim or not 0 < at.shape[-1] <= x.ndim or updates.shape != (*at.shape[:-1], *x.shape[at.shape[-1] :]):
+        raise NotQuick
+    return scattered(x, tuple(at[..., k] for k in range(at.shape[-1])), updates, node.attrs.get("reduction"))
+
+
+def _scattered(given: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The operands of a scatter."""
+    _small(_sizes(given), COMPILED)
+    x, at, updates = map(_some, given)
+    if updates.dtype != x.dtype:
+        raise NotQuick
+    return x, at, updates
 
 
 def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays], np.ndarray]:
@@ -184,10 +228,12 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
 
     def run(node: OnnxNode, given: Arrays) -> np.ndarray:
         operands = [_some(x) for x in given]
-        shape = np.broadcast_shapes(*(x.shape for x in operands))
-        _small(math.prod(shape))
-        if operands[0].dtype.kind not in kinds or any(x.dtype != operands[0].dtype for x in operands):
-            raise NotQuick
+        if math.prod([x.size for x in operands]) > SMALL:  # else the result has no more, whatever its shape
+            _small(math.prod(np.broadcast_shapes(*(x.shape for x in operands))))
+        dtype = operands[0].dtype
+        for x in operands:
+            if x.dtype != dtype or dtype.kind not in kinds:
+                raise NotQuick
         return np.asarray(function(*operands))
 
     return run
@@ -197,6 +243,8 @@ _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ..
     "Gather": _gather,
     "GatherElements": _gather_elements,
     "GatherND": _gather_parts,
+    "Compress": _chosen,
+    "ReverseSequence": _reversed,
     "NonZero": _not_zero,
     "TopK": _greatest,
     "GridSample": _grid_sample,
@@ -208,6 +256,7 @@ _QUICK: dict[str, Callable[[OnnxNode, Arrays], np.ndarray | tuple[np.ndarray, ..
     "Unsqueeze": _unsqueeze,
     "Squeeze": _squeeze,
     "ScatterElements": _scatter,
+    "ScatterND": _scatter_parts,
     "Add": _by(np.add, "iu"),
     "Sub": _by(np.subtract, "iu"),
     "Mul": _by(np.multiply, "iu"),

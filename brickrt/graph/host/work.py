@@ -24,8 +24,8 @@ TEXT_BYTES = 80
 USUAL_TEMPORARIES = 3
 """Arrays of the size of its inputs and outputs that a node makes, itself in NumPy's terms."""
 TEMPORARIES = {
-    **dict.fromkeys(("GridSample", "DeformConv", "RoiAlign", "AffineGrid"), 16),
-    **dict.fromkeys(("TopK", "Unique", "NonZero", "Resize", "Upsample", "STFT", "DFT", "MelWeightMatrix"), 8),
+    **dict.fromkeys(("GridSample", "AffineGrid"), 16),
+    **dict.fromkeys(("Unique", "NonZero", "Resize", "Upsample", "STFT", "DFT", "MelWeightMatrix"), 8),
     **dict.fromkeys(("LSTM", "GRU", "RNN", "Attention", "RotaryEmbedding", "TfIdfVectorizer"), 6),
 }
 VIEWS = frozenset(("Identity", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Shape", "Size", "Slice", "Transpose"))

@@ -23,8 +23,8 @@ Fresh = Callable[[str], str]
 Splice = tuple[list[OnnxNode], dict[str, np.ndarray]]
 """Nodes and constants, under names that are unique in the whole model."""
 
-SPECIAL = frozenset(("Identity", "Shape", "Size", "If", "Constant"))
-"""Operators that need no builder."""
+SPECIAL = frozenset(("Identity", "Shape", "Size", "If", "Constant", "NegativeLogLikelihoodLoss"))
+"""Operators that need no builder; the last is a function whose nodes have some."""
 
 
 def branch(node: OnnxNode, taken: bool, opsets: Mapping[str, int], fresh: Fresh) -> Splice:

@@ -24,13 +24,13 @@ Tap = tuple[ir.Value, ir.Value]
 
 @dataclass(frozen=True)
 class PointTaps:
-    """Emits the taps of one axis for points that are `at` the coordinate that a grid has, from -1 to 1. `extent` is the
-    number of pixels, a scalar float32."""
+    """Emits the taps of one axis for points that are `at` the coordinate that a grid has, from -1 to 1, or at the pixel
+    that it has where `align` is None. `extent` is the number of pixels, a scalar float32."""
 
     f: FunctionEmitter
     mode: str
     padding: str
-    align: bool
+    align: bool | None
     extent: ir.Value
 
     def taps(self, coordinate: ir.Value) -> list[Tap]:
@@ -51,6 +51,8 @@ class PointTaps:
 
     def _pixel(self, coordinate: ir.Value) -> ir.Value:
         f = self.f
+        if self.align is None:
+            return coordinate
         moved = f.b.fadd(coordinate, self._all(1.0))
         if self.align:
             return f.b.fmul(f.b.fmul(moved, self._all(0.5)), self._last())

@@ -24,7 +24,9 @@ first, each image in BLOCKS of them; PIXELS are the images', whose steps are in 
 first, the extent of each axis and the elements from a pixel to the next."""
 
 
-def emit_points(module: ir.Module, name: str, axes: int, mode: str, padding: str, align: bool, last: bool) -> None:
+def emit_points(
+    module: ir.Module, name: str, axes: int, mode: str, padding: str, align: bool | None, last: bool
+) -> None:
     """An item is a block of an image's points. With `last` the pixels have their channels innermost, in whole vectors;
     else each channel of an image is by itself."""
     f = ItemLoop(module, name)

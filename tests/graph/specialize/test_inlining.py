@@ -8,6 +8,7 @@ import pytest
 
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.specialize.stages import first_stage
+from brickrt.runtime.session.runtime import Runtime
 from tests.support.graphs.by_definition import run_model, specialize_for
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor
 
@@ -140,3 +141,26 @@ def test_loop_runs_on_the_host():
     part = specialize_for(first_stage(load(proto)), {"x0": X, "n": np.array(3)})
     assert [n.op_type for n in part.host_nodes] == ["Loop"]
     check(proto, x0=X, n=np.array(3))
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("more", [{}, {"ignore_index": 2}, {"weights": True}, {"weights": True, "ignore_index": -1}])
+@pytest.mark.parametrize("shape", [(6, 5), (2, 5, 3, 4)])
+def test_a_loss_is_kernels_but_for_what_it_gathers(shape: tuple[int, ...], more: dict, reduction: str):
+    """The function by which ONNX defines it has another function inside."""
+    rng = np.random.default_rng(0)
+    attrs = {name: value for name, value in more.items() if name != "weights"}
+    labels = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    labels.flat[1] = attrs.get("ignore_index", 0)
+    names = "x labels w" if "weights" in more else "x labels"
+    ends = [tensor("x", shape), tensor("labels", labels.shape, np.int64)]
+    weights = {"w": np.float32([1, 2, 0.5, 3, 4])} if "weights" in more else {}
+    nodes = [node("SoftmaxCrossEntropyLoss", names, "y p", reduction=reduction, **attrs)]
+    outputs = [tensor("y", None), tensor("p", None)]
+    proto = model(nodes, ends, outputs, 13, **weights)
+    feeds = {"x": rng.standard_normal(shape).astype(np.float32), "labels": labels}
+    runtime = Runtime(proto, device="reference")
+    found, wanted = runtime.execute(feeds), by_onnxruntime(proto, feeds)
+    for name in wanted:
+        np.testing.assert_allclose(found[name], wanted[name], 1e-5, 1e-6)
+    assert all("Gather" in name for name in runtime.fallback)

@@ -16,7 +16,7 @@ def channels_last(x: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
     x = np.ascontiguousarray(x)
     images, channels = x.shape[:2]
     height, width = rows.stop - rows.start, columns.stop - columns.start
-    out = np.empty((images, height, _whole(width), _whole(channels)), np.float32)
+    out = np.empty((images, height, whole(width), whole(channels)), np.float32)
     image_step, channel_step, row_step = (s // x.itemsize for s in x.strides[:3])
     function = item_loop("sampling.channels_last", "emit_channels_last")
     assert function is not None
@@ -26,5 +26,6 @@ def channels_last(x: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
     return out
 
 
-def _whole(count: int) -> int:
+def whole(count: int) -> int:
+    """So many elements in whole vectors."""
     return -(-count // LANES) * LANES

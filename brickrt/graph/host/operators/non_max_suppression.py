@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from onnx.reference.op_run import OpRun
 
-from brickrt.graph.host.operators.element_order import MANY, ordered_places
+from brickrt.graph.host.operators.order.element_order import MANY, ordered_places
 from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 LOOKED_AT = 8  # boxes for each that may be kept, which are tried before all are

@@ -1,4 +1,4 @@
-"""Maxima of windows and their positions, in NumPy's own loops.
+"""Maxima of windows and of the bins of regions, their positions, and values put there, in NumPy's own loops.
 
 ONNX's reference visits every element in Python, and where strides are 1 counts positions from each channel's first.
 """
@@ -42,3 +42,61 @@ class MaxPool(OpRun):
             seen |= inside
         images = np.arange(math.prod(out[:2])).reshape(*out[:2], *(1,) * len(space))
         return (best, offset + images * math.prod(space))[: len(self.output)]
+
+
+class MaxUnpool(OpRun):
+    """Values at their offsets in a tensor of zeros, which is a corner of the output where its shape is given."""
+
+    op_domain = ""
+
+    def _run(self, x, offsets, output_shape=None, kernel_shape=None, pads=None, strides=None):
+        rank = len(kernel_shape)
+        pads, strides = pads or [0] * 2 * rank, strides or [1] * rank
+        windows = zip(x.shape[2:], kernel_shape, strides, pads[:rank], pads[rank:], strict=True)
+        space = [(extent - 1) * step + size - before - after for extent, size, step, before, after in windows]
+        shape = (*x.shape[:2], *space)
+        found = np.zeros(shape, x.dtype)
+        found.reshape(-1)[offsets.reshape(-1)] = x.reshape(-1)
+        if output_shape is None or output_shape.tolist() == list(shape):
+            return (found,)
+        out = np.zeros(output_shape, x.dtype)
+        out[tuple(map(slice, shape))] = found
+        return (out,)
+
+
+class MaxRoiPool(OpRun):
+    """The maxima of the bins of regions."""
+
+    op_domain = ""
+
+    def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0, **_: Any):
+        out = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+        places = rois[:, 1:] * rois.dtype.type(spatial_scale)
+        ends = np.trunc(places + np.copysign(0.5, places)).astype(int).reshape(-1, 2, 2)[:, :, ::-1]
+        bins = [_bins(ends[..., k], pooled_shape[k], x.shape[2 + k]) for k in (0, 1)]
+        images = np.ascontiguousarray(np.moveaxis(x, 1, -1))  # maxima of many channels at a time
+        for number, rows, columns, result in zip(rois[:, 0].astype(int).tolist(), *bins, out):
+            _bin_maxima(images[number], rows, columns, np.moveaxis(result, 0, -1))
+        return (out,)
+
+
+def _bins(ends: np.ndarray, count: int, limit: int) -> list[list[list[int]]]:
+    """The first index and the end of each of `count` bins of regions with these first and last indices [regions, 2],
+    cut to the image."""
+    start, extent = ends[:, :1], np.maximum(ends[:, 1:] - ends[:, :1] + 1, 1)
+    size, steps = extent.astype(np.float32) / np.float32(count), np.arange(count + 1, dtype=np.float32)
+    edges = np.stack([np.floor(steps[:-1] * size), np.ceil(steps[1:] * size)], 2).astype(int) + start[..., None]
+    return np.clip(edges, 0, limit).tolist()
+
+
+def _bin_maxima(image: np.ndarray, rows: list[list[int]], columns: list[list[int]], out: np.ndarray) -> None:
+    """Writes the maxima of an image [height, width, channels] to `out` [bins down, bins across, channels]: those of the
+    rows of each bin, then of the columns. Nothing is written for bins without pixels."""
+    left, right = columns[0][0], max(columns[0][0], columns[-1][1])
+    lines = np.zeros((len(rows), right - left, image.shape[-1]), image.dtype)
+    for line, (top, bottom) in zip(lines, rows, strict=True):
+        if top < bottom:
+            image[top:bottom, left:right].max(0, out=line)
+    for k, (first, end) in enumerate(columns):
+        if first < end:
+            out[:, k] = lines[:, first - left : end - left].max(1)

@@ -4,6 +4,7 @@ not float32."""
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 from onnx.reference.op_run import OpRun
 
 from brickrt.graph.host.helpers import run_items
-from brickrt.graph.host.operators.channels_last import LANES, channels_last
+from brickrt.graph.host.operators.channels_last import LANES, channels_last, whole
 from brickrt.ops.cpu.fixed_function import item_loop
 
 HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
@@ -20,6 +21,8 @@ MOST_SAMPLES = 1 << 16
 ROUNDED = 1e5
 """Pixels up to where a sample lies inside of its region, give or take a pixel, however a float32 is rounded."""
 SENTINELS, AT_ONCE = 2, 4  # as the compiled function has them
+REGION_BYTES = 256  # of where one lies, its samples, and what these are computed from
+IN_NUMPY = 1 << 16  # pixels of a bin, in all channels that NumPy takes together
 
 
 class RoiAlign(OpRun):
@@ -112,6 +115,19 @@ def _scratch(regions: Regions) -> tuple[list[int], int]:
     return ends.tolist(), taps
 
 
+def region_bytes(x: np.ndarray, rois: np.ndarray, bins: tuple[int, int], scale: float, ratio: int) -> int:
+    """Bytes that are taken at most beside the result: the image with channels last, the places of regions, and the taps
+    of one region for each thread; in NumPy the pixels of a bin, of some channels."""
+    images, channels, *space = x.shape
+    turned = images * space[0] * whole(space[1]) * whole(channels) * 4
+    regions = Regions.of(rois, np.zeros(len(rois)), bins, scale, ratio or 0, False)
+    compiled = turned + len(rois) * REGION_BYTES + _scratch(regions)[1] * (os.cpu_count() or 1)
+    most = int(regions.samples.max(initial=0))
+    # of samples that are more than half a pixel apart, or asked for
+    taps = [2 * (most if ratio else min(most, 2 * extent + 3)) for extent in space]
+    return max(compiled, 3 * 8 * max(IN_NUMPY, math.prod(taps)))
+
+
 def pooled_in_numpy(x: np.ndarray, regions: Regions, maxima: bool) -> np.ndarray:
     """What the compiled function gives, but for rounding."""
     out = np.zeros((len(regions.starts), x.shape[1], *regions.bins), x.dtype)
@@ -120,13 +136,17 @@ def pooled_in_numpy(x: np.ndarray, regions: Regions, maxima: bool) -> np.ndarray
         image = x[regions.images[k]]
         for y, (rows, row_weights, above) in enumerate(axes[0]):
             for left, (columns, weights, beside) in enumerate(axes[1]):
-                part = image[:, rows][:, :, columns].astype(np.float64)
-                if maxima:
-                    best = (part * np.outer(row_weights, weights)).max((1, 2), initial=-np.inf)
-                    result[:, y, left] = np.maximum(best, 0) if above or beside or not part.size else best
-                else:
-                    total = np.einsum("chw,h,w->c", part, row_weights, weights)
-                    result[:, y, left] = total / max(1, regions.samples[k].prod())
+                outside = above or beside or not len(rows) * len(columns)
+                together = max(1, IN_NUMPY // max(1, len(rows) * len(columns)))
+                for first in range(0, len(image), together):
+                    part = image[first : first + together, rows][:, :, columns].astype(np.float64)
+                    if maxima:
+                        best = (part * np.outer(row_weights, weights)).max((1, 2), initial=-np.inf)
+                        found = np.maximum(best, 0) if outside else best
+                    else:
+                        total = np.einsum("chw,h,w->c", part, row_weights, weights)
+                        found = total / max(1, regions.samples[k].prod())
+                    result[first : first + together, y, left] = found
     return out
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,28 +18,56 @@ BLOCK, MANY = 256, 8  # points of an item, as the compiled function has it; chan
 MODES = {"bilinear": "linear", "bicubic": "cubic"}  # names before opset 20
 
 
-def sampled(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: bool) -> np.ndarray | None:
-    """x [images, channels, …], at the points of `grid` [images, …, axes], innermost axis first; None where NumPy is to
-    do it: for few elements, others than float32, more axes than three, and without LLVM."""
-    axes = grid.shape[-1]
-    out = np.empty((*x.shape[:2], *grid.shape[1:-1]), np.float32)
-    pixels = math.prod(x.shape[2:])
-    if x.dtype != np.float32 or grid.dtype != np.float32 or axes not in (2, 3) or out.size <= FEW or not pixels:
+@dataclass(frozen=True)
+class Readable:
+    """Float32 images as a compiled function reads them at points: [images, channels, *extents], or with their channels
+    innermost, of which so many count."""
+
+    function: int
+    images: np.ndarray
+    channels: int
+    extents: tuple[int, ...]
+    steps: list[int]
+
+    def at(self, grid: np.ndarray) -> np.ndarray:
+        """What they have at the points of `grid`, float32 [images, points, axes], innermost axis first:
+        [images, channels, points]."""
+        count, points = grid.shape[:2]
+        out, grid = np.empty((count, self.channels, points), np.float32), np.ascontiguousarray(grid)
+        blocks = -(-points // BLOCK)
+        words = [*(a.ctypes.data for a in (out, self.images, grid)), points, blocks, self.channels]
+        words += [stride // out.itemsize for stride in self.images.strides[:2]]
+        words += [word for pair in zip(self.extents, self.steps, strict=True) for word in pair]
+        run_items(self.function, count * blocks, words)
+        return out
+
+
+def readable(x: np.ndarray, points: int, mode: str, padding: str, align: bool | None) -> Readable | None:
+    """Images [images, channels, …] to be read at so many points each, whose coordinates are pixels where `align` is
+    None; None where NumPy is to do it: for others than float32, other axes than two or three, and without LLVM."""
+    extents = x.shape[2:]
+    if x.dtype != np.float32 or len(extents) not in (2, 3) or not math.prod(extents) or max(extents) > EXACT:
         return None
-    if len(x) != len(grid) or max(x.shape[2:]) > EXACT:
-        return None
-    last = axes == 2 and x.shape[1] >= MANY and math.prod(grid.shape[1:-1]) * 8 > pixels
-    function = item_loop("sampling.points", "emit_points", axes, MODES.get(mode, mode), padding, align, last)
+    last = len(extents) == 2 and x.shape[1] >= MANY and points * 8 > math.prod(extents)
+    function = item_loop("sampling.points", "emit_points", len(extents), MODES.get(mode, mode), padding, align, last)
     if function is None:
         return None
-    image = channels_last(x, *map(slice, (0, 0), x.shape[2:])) if last else np.ascontiguousarray(x)
-    steps = [stride // x.itemsize for stride in (image.strides[1:3] if last else image.strides[2:])]
-    if max(n * step for n, step in zip(x.shape[2:], steps)) >= 1 << 31:
+    images = channels_last(x, *map(slice, (0, 0), extents)) if last else np.ascontiguousarray(x)
+    steps = [stride // x.itemsize for stride in (images.strides[1:3] if last else images.strides[2:])]
+    if max(n * step for n, step in zip(extents, steps)) >= 1 << 31:
         return None
-    points, grid = math.prod(grid.shape[1:-1]), np.ascontiguousarray(grid)
-    blocks = -(-points // BLOCK)
-    words = [*(a.ctypes.data for a in (out, image, grid)), points, blocks, x.shape[1]]
-    words += [stride // x.itemsize for stride in image.strides[:2]]
-    words += [word for pair in zip(x.shape[2:], steps, strict=True) for word in pair]
-    run_items(function, len(x) * blocks, words)
-    return out
+    return Readable(function, images, x.shape[1], extents, steps)
+
+
+def sampled(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: bool) -> np.ndarray | None:
+    """x [images, channels, …], at the points of `grid` [images, …, axes], innermost axis first; None where NumPy is to
+    do it: for few elements, and those that `readable` names."""
+    points = math.prod(grid.shape[1:-1])
+    if grid.dtype != np.float32 or grid.shape[-1] != x.ndim - 2 or len(x) != len(grid):
+        return None
+    if math.prod(x.shape[:2]) * points <= FEW:
+        return None
+    images = readable(x, points, mode, padding, align)
+    if images is None:
+        return None
+    return images.at(grid.reshape(len(x), points, x.ndim - 2)).reshape(*x.shape[:2], *grid.shape[1:-1])

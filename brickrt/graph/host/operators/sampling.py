@@ -43,35 +43,13 @@ def sampled_in_numpy(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, a
         for extent, at in zip(x.shape[2:], grid[some].reshape(-1, grid.shape[-1]).T[::-1], strict=True):
             with np.errstate(over="ignore", invalid="ignore"):
                 pixel = (at + 1) / 2 * (extent - 1) if align else ((at + 1) * extent - 1) / 2
-            axes.append(_taps(pixel, extent, mode, padding, 0.0 if align else 0.5))
-        points = _between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
+            axes.append(point_taps(pixel, extent, mode, padding, 0.0 if align else 0.5))
+        points = read_between(x[some], axes).reshape(len(x[some]), -1, x.shape[1])
         out[some] = np.moveaxis(points, 1, 2).reshape(out[some].shape)
     return out
 
 
-class DeformConv(OpRun):
-    """A convolution whose taps lie at offsets of their own, each with a factor."""
-
-    op_domain = ""
-
-    def _run(self, x, w, offset, bias=None, mask=None, group=1, offset_group=1, **windows: Any):
-        kernel, space = w.shape[2:], offset.shape[2:]
-        rank, count = len(kernel), len(x)
-        start = _window_positions(kernel, space, windows)
-        moved = np.moveaxis(offset.reshape(count, offset_group, *kernel, rank, *space), 2 + rank, 2)
-        factors = None if mask is None else mask.reshape(count, offset_group, -1, 1)
-        weights = w.reshape(group, len(w) // group, w.shape[1], -1)
-        out = np.empty((count, len(w), *space), x.dtype)
-        for n, image in enumerate(x):
-            parts = [_moved(part, start, moved[n, k]) for k, part in enumerate(np.split(image, offset_group))]
-            if factors is not None:
-                parts = [part * factors[n, k] for k, part in enumerate(parts)]
-            columns = np.concatenate(parts, 1).reshape(weights.shape[-1], -1, group, w.shape[1])
-            out[n] = np.einsum("gmct,tpgc->gmp", weights, columns, optimize=True).reshape(out.shape[1:])
-        return (out if bias is None else out + bias.reshape(-1, *(1,) * rank),)
-
-
-def _taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -> Taps:
+def point_taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -> Taps:
     """Between which pixels of an axis positions lie; the image is reflected `margin` beyond its last ones."""
     low, high = -margin, extent - 1 + margin
     at = np.where(np.isnan(at), at.dtype.type(0), at)
@@ -120,7 +98,7 @@ def _cubic(distance: np.ndarray) -> np.ndarray:
     return np.where(d <= 1, near, ((a * d - 5 * a) * d + 8 * a) * d - 4 * a)
 
 
-def _between(images: np.ndarray, axes: Sequence[Taps]) -> np.ndarray:
+def read_between(images: np.ndarray, axes: Sequence[Taps]) -> np.ndarray:
     """Images [count, channels, …] at points whose taps along each axis are given, as many for each image:
     [count · points, channels]."""
     count, channels = images.shape[:2]
@@ -133,24 +111,3 @@ def _between(images: np.ndarray, axes: Sequence[Taps]) -> np.ndarray:
         weight = np.prod([w[:, k] for (_, w), k in zip(axes, choice, strict=True)], axis=0)
         total += pixels[at] * weight[:, None].astype(total.dtype)
     return total
-
-
-def _window_positions(kernel: Sequence[int], space: Sequence[int], windows: dict[str, Any]) -> list[np.ndarray]:
-    """Per dimension, where each tap of a window lies for each output: [kernel…, space…], 1 along other dimensions."""
-    rank = len(kernel)
-    strides, dilations = (windows[name] or [1] * rank for name in ("strides", "dilations"))
-    pads = windows["pads"] or [0] * rank
-    found = []
-    for axis in range(rank):
-        taps, outputs = np.arange(kernel[axis]) * dilations[axis], np.arange(space[axis]) * strides[axis] - pads[axis]
-        shape = [1] * 2 * rank
-        shape[axis], shape[rank + axis] = len(taps), len(outputs)
-        found.append((taps[:, None] + outputs).reshape(shape))
-    return found
-
-
-def _moved(image: np.ndarray, start: Sequence[np.ndarray], offsets: np.ndarray) -> np.ndarray:
-    """An image at window positions plus offsets [dimension, kernel…, space…]: [taps · outputs, channels]."""
-    positions = [(at + offset).reshape(-1) for at, offset in zip(start, offsets, strict=True)]
-    axes = [_taps(at, extent, "linear", "zeros", 0.0) for at, extent in zip(positions, image.shape[1:], strict=True)]
-    return _between(image[None], axes)

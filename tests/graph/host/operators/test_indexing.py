@@ -8,8 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from brickrt.graph.host.helpers import Helpers, helped
-from brickrt.graph.host.operators import placed_elements
-from brickrt.graph.host.operators.placed_elements import elements_along, scattered, scattered_elements
+from brickrt.graph.host.operators import flat_places, placed_elements
+from brickrt.graph.host.operators.placed_elements import (
+    elements_along,
+    gathered_elements,
+    scattered,
+    scattered_elements,
+)
 from tests.support.cpu.item_threads import by_threads
 from tests.support.graphs.onnx_models import compare_on_host
 
@@ -71,6 +76,68 @@ def test_compiled_scatters_put_what_numpy_puts(seed: int, axis: int, shape: list
         np.testing.assert_array_equal(scattered_elements(x, indices, updates, axis), wanted)
         with helped(Helpers(3, by_threads)):
             np.testing.assert_array_equal(scattered_elements(x, indices, updates, axis), wanted)
+
+
+COMBINE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+SHAPES = st.lists(st.integers(1, 7), min_size=1, max_size=4)
+
+
+def blocks_of(patch: pytest.MonkeyPatch, elements: int) -> None:
+    """No array is too small for numbers of elements, nor for several blocks of them."""
+    patch.setattr(placed_elements, "SHORT", 0)
+    patch.setattr(placed_elements, "AT_ONCE", elements)
+    patch.setattr(placed_elements, "LONG", max(2, elements // 20))
+    patch.setattr(placed_elements, "CROWDED", 2)
+    patch.setattr(flat_places, "AT_ONCE", elements)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 999), SHAPES, st.integers(1, 9), st.sampled_from([*COMBINE]), st.sampled_from([1, 5, 40, 1000]))
+def test_elements_as_numpy_reads_and_combines_them(seed: int, shape: list[int], rows: int, how: str, block: int):
+    """To the bit, in the order of the updates; x with its axes in another order in memory, fewer positions than x has
+    along other axes, negative ones, many at one place."""
+    rng = np.random.default_rng(seed)
+    axis, dtype = int(rng.integers(-len(shape), len(shape))), rng.choice(["float32", "float64", "int32", "uint8"])
+    x = np.asarray((rng.standard_normal(shape) * 9).astype(dtype), order="F")
+    where = [int(rng.integers(1, extent + 1)) for extent in shape]
+    where[axis] = rows
+    indices = rng.integers(-shape[axis], shape[axis], where).astype(rng.choice([np.int32, np.int64]))
+    updates = (rng.standard_normal(where) * 9).astype(dtype)
+    wanted = x.copy()
+    COMBINE[how].at(wanted, elements_along(x, indices, axis), updates)
+    with pytest.MonkeyPatch.context() as patch:
+        blocks_of(patch, block)
+        np.testing.assert_array_equal(scattered_elements(x, indices, updates, axis, how), wanted)
+        np.testing.assert_array_equal(gathered_elements(x, indices, axis), x[elements_along(x, indices, axis)])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(0, 999), SHAPES, st.integers(1, 9), st.sampled_from([*COMBINE]), st.sampled_from([1, 5, 40, 1000]))
+def test_parts_as_numpy_combines_them(seed: int, shape: list[int], rows: int, how: str, block: int):
+    rng = np.random.default_rng(seed)
+    lead = int(rng.integers(1, len(shape) + 1))
+    x = np.asarray(rng.standard_normal(shape).astype(np.float32), order="F")
+    where = tuple(rng.integers(-extent, extent, (2, rows)) for extent in shape[:lead])
+    updates = rng.standard_normal((2, rows, *shape[lead:])).astype(np.float32)
+    wanted = x.copy()
+    COMBINE[how].at(wanted, where, updates)
+    with pytest.MonkeyPatch.context() as patch:
+        blocks_of(patch, block)
+        np.testing.assert_array_equal(scattered(x, where, updates, how), wanted)
+
+
+@pytest.mark.parametrize("wrong", [4, -5, 2**62])
+def test_a_position_that_is_not_there_is_named(wrong: int, monkeypatch: pytest.MonkeyPatch):
+    blocks_of(monkeypatch, 8)
+    indices = np.zeros((3, 7), np.int64)
+    indices[2, 5] = wrong
+    x, words = np.zeros((4, 7)), f"index {wrong} is out of bounds for axis 0 with size 4"
+    with pytest.raises(IndexError, match=words):
+        gathered_elements(x, indices, 0)
+    with pytest.raises(IndexError, match=words):
+        scattered_elements(x, indices, np.ones((3, 7)), 0, "add")
+    with pytest.raises(IndexError, match=words):
+        scattered(x, (indices[:, 5],), np.ones((3, 7)), "add")
 
 
 @pytest.mark.parametrize("wrong", [5, -6, 2**62, -(2**63)])

@@ -1,6 +1,8 @@
-"""Where the maxima of windows are, on the host, against ONNX Runtime."""
+"""Maxima of windows and regions, where they are, and values put there, on the host, against ONNX Runtime."""
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 import pytest
@@ -8,7 +10,7 @@ import pytest
 from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from tests.support.graphs.builders_harness import one_node
-from tests.support.graphs.onnx_models import by_onnxruntime
+from tests.support.graphs.onnx_models import by_onnxruntime, compare_on_host, node
 
 RANDOM = np.random.default_rng(8)
 
@@ -37,3 +39,39 @@ def test_places_of_maxima(name: str, kind: str) -> None:
     for found, wanted in zip(actual, by_onnxruntime(model, feeds).values(), strict=True):
         assert found.dtype == wanted.dtype
         np.testing.assert_array_equal(found, wanted)
+
+
+UNPOOLED = {
+    "1d": ((2, 3, 5), {"kernel_shape": [3], "strides": [2]}, (11,)),
+    "padded": ((1, 2, 4, 3), {"kernel_shape": [3, 2], "strides": [2, 3], "pads": [1, 0, 1, 1]}, (7, 7)),
+    "stride 1": ((2, 1, 4, 3), {"kernel_shape": [1, 2]}, (4, 4)),
+    "3d": ((1, 2, 2, 3, 2), {"kernel_shape": [2, 2, 2], "strides": [2, 2, 2]}, (4, 6, 4)),
+}
+
+
+@pytest.mark.parametrize("name", UNPOOLED)
+def test_values_are_put_where_offsets_say(name: str) -> None:
+    shape, attrs, space = UNPOOLED[name]
+    count = math.prod((*shape[:2], *space))
+    offsets = RANDOM.permutation(count)[: math.prod(shape)].reshape(shape)
+    compare_on_host("MaxUnpool", RANDOM.standard_normal(shape).astype(np.float32), offsets, opset=11, **attrs)
+
+
+def test_a_larger_output_has_the_values_in_its_corner():
+    """As ONNX's own test has it; ONNX Runtime counts the offsets in the larger one."""
+    x, offsets = np.float32([[[[5, 6], [7, 8]]]]), np.array([[[[5, 7], [13, 15]]]])
+    proto = node("MaxUnpool", "x i s", "y", kernel_shape=[2, 2], strides=[2, 2])
+    (y,) = run_node(onnx_node(proto, {"": 11}, "n"), {"": 11}, {"x": x, "i": offsets, "s": np.array([1, 1, 5, 5])})
+    wanted = np.zeros((1, 1, 5, 5), np.float32)
+    wanted[0, 0, 1::2, 1::2][:2, :2] = [[5, 6], [7, 8]]
+    np.testing.assert_array_equal(y, wanted)
+
+
+@pytest.mark.parametrize("bins", [(1, 1), (2, 3), (7, 5)])
+@pytest.mark.parametrize("scale", [1.0, 0.5])
+def test_maxima_of_regions(bins: tuple[int, int], scale: float) -> None:
+    """Regions inside, partly and wholly outside of the image, of a pixel, with corners in the wrong order."""
+    x = RANDOM.standard_normal((2, 3, 9, 11)).astype(np.float32)
+    rois = np.float32([[0, 1, 2, 8, 7], [1, -5, -4, 3, 30], [1, 40, 40, 44, 47], [0, 3, 3, 3, 3], [0, 6, 6, 2, 1]])
+    compare_on_host("MaxRoiPool", x, rois, pooled_shape=[*bins], spatial_scale=scale)
+    compare_on_host("MaxRoiPool", x, np.zeros((0, 5), np.float32), pooled_shape=[*bins])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from brickrt.graph.host.operators.greatest_elements import greatest_elements
+from brickrt.graph.host.operators.order.greatest_elements import greatest_elements
 
 NAN = float("nan")
 

@@ -15,7 +15,7 @@ MANY = 1 << 10
 def ordered_places(rows: np.ndarray, largest: bool) -> np.ndarray:
     """The places of the elements of each row (the last axis), int64: the least first or, if `largest`, the greatest;
     the first of equal ones first. What is no number is greater than all."""
-    many = MANY <= rows.shape[-1] < 1 << 32
+    many = rows.size >= MANY and rows.shape[-1] < 1 << 32
     if many and rows.dtype == np.float32 and not np.isnan(rows).any():
         return _by_words(rows, largest)
     if not largest:

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.graph.host.operators import element_order
-from brickrt.graph.host.operators.element_order import ordered_places
+from brickrt.graph.host.operators.order import element_order
+from brickrt.graph.host.operators.order.element_order import ordered_places
 
 TINY = float(np.finfo(np.float32).smallest_subnormal)
 VALUES = [0.0, -0.0, 1.0, -1.0, 1.5, -2.5, TINY, -TINY, 3e38, -3e38, np.inf, -np.inf]
