@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
 from brickrt.runtime.cache.plan_cache import plan_digest
+from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.source import is_zarr, open_source
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, as_tensor
 from brickrt.runtime.lowering.arena import view_aliases
@@ -45,6 +46,23 @@ class ClusterInput:
         except BaseException:
             source.close()
             raise
+
+
+def cluster_inputs(
+    inputs: Mapping[str, str | Path | ClusterInput], outputs: Mapping[str, str | Path]
+) -> dict[str, ClusterInput]:
+    """The files under names that do not depend on the folder a worker was started in. Raises BrickError where one of
+    the outputs is one of them."""
+    files = {name: _with_whole_path(one) for name, one in inputs.items()}
+    read = FilesRead(one.path for one in files.values())
+    for name, path in outputs.items():
+        read.check(f"output '{name}'", path)
+    return files
+
+
+def _with_whole_path(one: str | Path | ClusterInput) -> ClusterInput:
+    found = one if isinstance(one, ClusterInput) else ClusterInput(str(one))
+    return found if "://" in found.path else replace(found, path=str(Path(found.path).absolute()))
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from brickrt.runtime.cluster.cluster_job import (
     ClusterInput,
     ClusterJob,
     ClusterOutput,
+    cluster_inputs,
     cut_plan,
     input_types,
     job_header,
@@ -129,7 +130,7 @@ class _ClusterRun:
         """Plans, or takes the plan of the run that this one goes on with, and writes it for the workers."""
         began = time.perf_counter()
         source = load(model if isinstance(model, bytes) else Path(model))
-        files = {name: _input(one) for name, one in inputs.items()}
+        files = cluster_inputs(inputs, outputs)
         unknown = [name for name in files if name not in source.inputs]
         if unknown or len(files) != len(source.inputs):
             raise BrickError(f"the model's inputs are {', '.join(source.inputs)}: give a file for each")
@@ -321,12 +322,6 @@ def _engine(isa: str) -> Engine:
 def _on_their_way(stream: StreamPlan) -> int:
     """Bytes of rows of collected tensors that a worker holds beside the program's memory."""
     return COPIES * sum(stream.whole.sizes.get(name, 0) for name in stream.swept.collected)
-
-
-def _input(one: str | Path | ClusterInput) -> ClusterInput:
-    """The file under a name that does not depend on the folder a worker was started in."""
-    found = one if isinstance(one, ClusterInput) else ClusterInput(str(one))
-    return found if "://" in found.path else replace(found, path=str(Path(found.path).absolute()))
 
 
 def run_passes(

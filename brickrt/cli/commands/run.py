@@ -24,7 +24,7 @@ from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.run_report import latency_figures, run_dict, run_text
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.results.decisions import decided
-from brickrt.cli.results.result_files import ResultFiles, check_results, is_folder
+from brickrt.cli.results.result_files import ResultFiles, check_kept, check_results, is_folder
 from brickrt.cli.results.top_classes import top_classes, top_json
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.logs import shown_logs
@@ -80,6 +80,7 @@ def _ran(request: RunRequest) -> str | Failure:
         raise BrickError(
             f"--output {request.output}: several inputs have a result each: give a folder, as --output results/"
         )
+    check_kept(request, runs, list(source.outputs))
     several = len(runs) > 1 or (request.output is not None and is_folder(request.output))
     if runs and (several or run_files.is_stacked(source, runs)):
         return run_files.command(request, source, runs)

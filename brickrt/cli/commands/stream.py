@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
 from brickrt.cli.requests import EngineRequest, RunRequest
 from brickrt.cli.results.decisions import decided
-from brickrt.cli.results.result_files import output_paths
+from brickrt.cli.results.result_files import check_kept, output_paths
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.text import note
 from brickrt.cli.terminal.watch_stream import WatchedStream
@@ -23,6 +22,7 @@ from brickrt.graph.room import available_bytes
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.sink import WRITABLE
@@ -70,14 +70,14 @@ def command(request: RunRequest) -> str:
         raise BrickError(refused)
     if request.output is None:
         raise BrickError("--output is missing: a run band by band writes to files, such as --output out.zarr")
-    if os.path.realpath(request.output) == os.path.realpath(request.model):
-        raise BrickError(f"--output {request.output}: is the model itself: give another path")
+    FilesRead([request.model]).check("--output", Path(request.output), "the model itself")
     asked = request.stream
     if asked.dask is not None:
         from brickrt.cli.commands.cluster import cluster_run  # here: few runs need it
 
         source = load(request.model)
         paths = output_paths(list(source.outputs), Path(request.output))
+        check_kept(request, input_files(source, request.inputs.files), list(source.outputs))
         return cluster_run(request, source, paths, _plan_options(request.engine))
     watched = WatchedStream(request)
     with watched.progress() as progress:
@@ -109,8 +109,9 @@ def _opened(
 
 
 def _files(source: SourceGraph, request: RunRequest) -> dict[str, str]:
-    """The file of each input. Raises BrickError where several are given."""
+    """The file of each input. Raises BrickError where several are given, or one would be written over."""
     runs = input_files(source, request.inputs.files)
+    check_kept(request, runs, list(source.outputs))
     if len(runs) > 1:
         raise BrickError("a run band by band takes one file for each input: leave the others out")
     found = {name: file for run in runs for name, file in run.files.items() if name is not None}

@@ -29,6 +29,11 @@ class InputFiles:
     main: str
 
 
+def all_files(runs: Sequence[InputFiles]) -> list[str]:
+    """The files that runs read."""
+    return [file for run in runs for file in run.files.values()]
+
+
 def input_files(source: SourceGraph, texts: Sequence[str]) -> list[InputFiles]:
     """The runs that options --input ask for, in order. An input with one file has it in all runs; others have as many
     files as there are runs."""
@@ -65,7 +70,7 @@ def _by_input(source: SourceGraph, texts: Sequence[str]) -> dict[str | None, lis
     lists: dict[str | None, list[str]] = {}
     for text in texts:
         given, path = split(source, text)
-        if not Path(path).parts:
+        if not path:
             raise InputError(f"--input '{text}' names no file: write it as --input NAME=FILE")
         found = _expanded(path)
         name = given

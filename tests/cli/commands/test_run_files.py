@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import nibabel
 import numpy as np
 import pytest
@@ -76,6 +78,15 @@ def test_inputs_are_never_written_over(call, folder):
     called = call("run", "one.onnx", *RUN, "in", "--output", "in/")
     assert called.code == 1 and called.err.count("is an input of this run") == 3
     np.testing.assert_array_equal(np.asarray(Image.open("in/p0.png")), PIXELS[0])
+
+
+def test_the_input_of_another_run_is_not_written_over_either(call, folder):
+    (folder / "more").mkdir()
+    os.rename("in/p0.png", "more/p0.png")
+    os.symlink("more/p0.png", "p1.png")
+    called = call("run", "one.onnx", *RUN, "in", "--input", "more", "--output", "{}.png")
+    assert called.code == 1 and called.err.count("p1.png: is an input of this run") == 1
+    np.testing.assert_array_equal(np.asarray(Image.open("more/p0.png")), PIXELS[0])
 
 
 @pytest.mark.parametrize(

@@ -67,6 +67,8 @@ def test_quantized_layers_are_multiplied_as_integers_in_bands_too(tmp_path):
         (pixels(), "y.npy", {"stored": "uint9"}, "'uint9' is no type: use uint8"),
         (pixels(), "y.npy", {"scale": float("nan")}, "scale nan is impossible"),
         (pixels()[:, :2], "y.npy", {}, "has the shape"),
+        (pixels(), np.empty((1, 5, 64, 64)), {}, "output 'y' is a ndarray: give the path of the file to write"),
+        (pixels(), {"y": None}, {}, "output 'y' is a NoneType: give the path of the file to write"),
         ("absent.npy", "y.npy", {}, "absent.npy: no such file"),
         (pixels(), "y.png", {}, "y.png: is none of"),
     ],
@@ -78,6 +80,14 @@ def test_what_makes_no_sense_is_refused_in_one_line(inputs, outputs, options, re
         runtime.stream(inputs, outputs, **{"max_memory": PLENTY, **options})
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_inputs_are_not_written_over(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, pixels())
+    with pytest.raises(BrickError, match=r"output 'y' .*x\.npy: is an input of this run: give another path"):
+        brickrt.Runtime(two_layers(), device="cpu").stream(path, str(path), max_memory=PLENTY)
+    np.testing.assert_array_equal(np.load(path), pixels())
 
 
 def test_below_the_least_is_refused_with_the_least(tmp_path):
