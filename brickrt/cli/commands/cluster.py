@@ -27,8 +27,10 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     wrong = [option for option, given in _of_no_use(request).items() if given]
     if wrong:
         raise BrickError(f"{wrong[0]} is of no use on a cluster: leave it out, or leave out --dask")
+    if image.swapped:
+        raise BrickError("the model takes blue, green, red, which no run on a cluster does: leave out --dask")
     files = named_files(source, request.inputs.files)
-    inputs = {name: ClusterInput(file, image.scale, image.mean, image.std) for name, file in files.items()}
+    inputs = {name: ClusterInput(file, image.scale, image.mean, image.std, images=True) for name, file in files.items()}
     options = ClusterOptions(asked.max_memory, request.result.stored, request.result.stored_scale, asked.resume, plan)
     check_options(StreamOptions(spill=asked.spill, scratch=asked.scratch))
     options = replace(options, spill=asked.spill, scratch=asked.scratch)
