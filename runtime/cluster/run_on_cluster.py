@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.resident import resident_bytes
+from brickrt.runtime.stream.stream_files import check_none
 from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
 from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_report import StreamReport
@@ -104,6 +105,9 @@ def run_on_cluster(
         raise BrickError("there is no output: give a file for each of the model's")
     folder = RecordFolder.beside(next(iter(outputs.values())))
     workers = ask_workers(client)
+    if asked.resume and not folder.is_begun:
+        check_none(outputs)
+        asked = replace(asked, resume=False)
     with folder.locked(asked.resume):
         run = _ClusterRun(client, workers, folder, asked, progress)
         run.prepare(model, inputs, outputs)

@@ -13,7 +13,7 @@ from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancellable
 from brickrt.runtime.session.cluster_stream import ClusterStream
-from brickrt.runtime.stream.stream_files import named, opened_job
+from brickrt.runtime.stream.stream_files import going_on, named, opened_job
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport
 from brickrt.runtime.windows.window_job import opened_windows
 from brickrt.runtime.windows.window_options import Blend, WindowOptions, window_options
@@ -38,7 +38,7 @@ def stream_files(
     _check_outputs(source, inputs, outputs)
     if cluster is not None:
         return cluster.run(list(source.inputs), inputs, outputs, options, windows)
-    one = pipeline, source, inputs
+    one, options = (pipeline, source, inputs), going_on(options, outputs)
     opened = opened_windows(*one, windows, options) if windows else opened_job(*one, outputs, options)
     with opened as job, among(running, job):
         return job.run(outputs)

@@ -279,7 +279,8 @@ class Runtime:
         beside the output, where that takes less time than to compute it again, or nothing else fits. With `resume` a
         run that was ended goes on, to the same bytes; each band is kept once it is on the disk. Raises Cancelled after
         `cancel`, and BrickError, in one line: where the limit is too low, with the least that would do; where an
-        operator is not run band by band; for files that cannot be read or written; to resume what was another run.
+        operator is not run band by band; for files that cannot be read or written; to resume what was another
+        run, or is finished.
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
         image of any size instead, each overlapping the next by the share `overlap` (0.5), and results are blended with

@@ -10,14 +10,16 @@ from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.requests import EngineRequest, RunRequest
 from brickrt.cli.terminal.progress import shown_progress
-from brickrt.cli.terminal.text import printable
+from brickrt.cli.terminal.text import BEGINS, note, printable
 from brickrt.dashboard.units import size_text
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cluster.cluster_job import ClusterInput
 from brickrt.runtime.cluster.open_cluster import open_cluster
+from brickrt.runtime.cluster.record_folder import RecordFolder
 from brickrt.runtime.cluster.run_on_cluster import ClusterOptions, run_on_cluster
+from brickrt.runtime.stream.stream_files import check_none
 from brickrt.runtime.stream.stream_report import StreamOptions, check_options
 
 
@@ -36,6 +38,9 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     options = replace(options, spill=asked.spill, scratch=asked.scratch)
     assert asked.dask is not None
     with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
+        if asked.resume and not RecordFolder.beside(next(iter(outputs.values()))).is_begun:
+            check_none(outputs)
+            note(BEGINS)
         report = run_on_cluster(client, request.model, inputs, outputs, options, progress)
     told: Json = {"model": source.name, **report.to_dict()}
     return "" if request.quiet else to_json(told) if request.json else _text(told)

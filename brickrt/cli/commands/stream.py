@@ -14,7 +14,7 @@ from brickrt.cli.requests import EngineRequest, RunRequest
 from brickrt.cli.results.decisions import decided
 from brickrt.cli.results.result_files import check_kept, output_paths
 from brickrt.cli.terminal.interrupts import interruptible
-from brickrt.cli.terminal.text import note
+from brickrt.cli.terminal.text import BEGINS, note
 from brickrt.cli.terminal.watch_stream import WatchedStream
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
@@ -29,7 +29,7 @@ from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.data_limit import data_limit
-from brickrt.runtime.stream.stream_files import opened_job
+from brickrt.runtime.stream.stream_files import going_on, opened_job
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport, Watch
@@ -85,6 +85,8 @@ def command(request: RunRequest) -> str:
         source = load(request.model)
         outputs = output_paths(list(source.outputs), Path(request.output))
         with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told) as job:
+            if asked.resume and not job.options.resume:
+                note(BEGINS)
             report = _run(job, outputs, asked.hard, watched)
     told = {"model": source.name, **report.to_dict(), **watched.figures()}
     watched.write(told)
@@ -99,6 +101,7 @@ def _opened(
     inputs = _files(source, request)
     stored = result.stored, result.stored_scale
     options = StreamOptions(asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch)
+    options = going_on(options, outputs)
     pixels = _pixels(source, request)
     if asked.window is None:
         joined = decided(source, result)

@@ -181,7 +181,6 @@ def test_whole_numbers_that_do_not_fit_are_refused(call, tmp_path, monkeypatch, 
     [
         (["y.npy", "--max-memory", "1MiB"], "1 MiB of memory are not enough: the least that would do is"),
         (["y.npy", "--max-memory", "lots"], "--max-memory 'lots' is no amount of memory"),
-        (["y.npy", "--resume"], "there is no such journal of a run to go on with"),
         (["y.npy", "--as", "uint9"], "--as 'uint9' is impossible"),
         (["y.npy", "--argmax", "7"], "--argmax 7: the output 'y' has the axes 0 to 3"),
         (["y.npy", "--argmax", "1", "--threshold", "0"], "--argmax and --threshold exclude each other"),
@@ -199,7 +198,6 @@ def test_whole_numbers_that_do_not_fit_are_refused(call, tmp_path, monkeypatch, 
         (["y.npy", "--window", "64", "--blend", "flat"], "--blend 'flat' is impossible: use one of gaussian, constant"),
         (["y.npy", "--window", "32"], "windows of 32x32: the network takes 64x64: give that as the window"),
         (["y.npy", "--window", "64", "--max-memory", "9MiB"], "9 MiB of memory are not enough for windows of 64x64"),
-        (["y.npy", "--window", "64", "--resume"], "there is no such journal of a run to go on with"),
         (["y.npy", *BANDS, "--top", "5"], "--top is of no use in a run band by band"),
         (["y.npy", *BANDS, "--save", "overlay"], "--save overlay is of no use in a run band by band"),
         (["y.npy", *BANDS, "--preset", "imagenet"], "--preset imagenet resizes images"),
@@ -376,3 +374,26 @@ def test_on_a_cluster_of_this_machine(call, files):
 def test_clusters_that_are_none(call, files, options, said):
     called = call(*RUN, "y.zarr", *options)
     assert called.code and said in called.err and len(called.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "way", [BANDS, ("--window", "64"), ("--dask", "local:1", "--threads", "1")], ids=lambda w: w[0]
+)
+def test_a_run_that_never_got_so_far_is_begun(call, files, way):
+    """Scripts may say --resume always: a run may be killed while it plans. What is finished is not written over."""
+    out = "y.zarr" if way[0] == "--dask" else "y.npy"
+    called = call(*RUN, out, *way, "--resume", "--quiet")
+    assert called.code == 0
+    assert called.err == "brickrt: there is no run to go on with: this one begins at the start\n"
+    before = os.stat(out).st_mtime_ns
+    called = call(*RUN, out, *way, "--resume")
+    assert called.code == 2 and called.err.count("\n") == 1 and os.stat(out).st_mtime_ns == before
+    assert f"{out}: is there, and there is no run of it to go on with: leave out --resume to write it" in called.err
+
+
+def test_a_damaged_input_leaves_nothing_that_is_of_no_use(call, files):
+    tifffile.imwrite("x.tif", np.zeros((64, 64, 3), np.uint8), rowsperstrip=8, photometric="rgb")
+    os.truncate("x.tif", os.path.getsize("x.tif") // 3)
+    called = call("run", "m.onnx", "--input", "x.tif", "--output", "y.npy", *BANDS)
+    assert called.code == 2 and "x.tif: is cut off" in called.err and "--resume" not in called.err
+    assert sorted(path.name for path in files.iterdir()) == ["m.onnx", "x.npy", "x.tif"]
