@@ -35,7 +35,8 @@ def named(what: str, given: Any, names: list[str]) -> dict[str, Any]:
 
 def going_on(options: StreamOptions, outputs: Mapping[str, str | Path]) -> StreamOptions:
     """The options, without `resume` where no earlier run got so far that there is something to go on with: this one
-    begins. Raises BrickError where it would write over outputs."""
+    begins. Raises BrickError where it would write over outputs, and for options that make no sense."""
+    check_options(options)
     journal = journal_path(next(iter(outputs.values())))
     if not options.resume or journal.exists():
         return options

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,28 @@ class StreamOptions:
 
 def check_options(options: StreamOptions) -> None:
     """Refuses numbers and types that make no sense."""
-    if options.max_memory is not None and (isinstance(options.max_memory, bool) or options.max_memory < 1):
+    if options.max_memory is not None and not (_is_number(options.max_memory, Integral) and options.max_memory > 0):
         raise BrickError(f"max_memory {options.max_memory!r} is impossible: give a number of bytes, such as 2**30")
-    if options.scale is not None and not math.isfinite(options.scale):
-        raise BrickError(f"scale {options.scale} is impossible: give a finite number")
+    if options.scale is not None and not (_is_number(options.scale, Real) and math.isfinite(options.scale)):
+        raise BrickError(f"scale {options.scale!r} is impossible: give a finite number")
+    if not isinstance(options.resume, bool):
+        raise BrickError(f"resume {options.resume!r} is impossible: give True or False")
     if options.spill not in ("auto", "never"):
         raise BrickError(f"spill {options.spill!r} is impossible: use auto or never")
+    if options.scratch is not None and not isinstance(options.scratch, str | Path):
+        raise BrickError(f"scratch is a {type(options.scratch).__name__}: give the path of a folder")
     if options.scratch is not None and not Path(options.scratch).is_dir():
         raise BrickError(f"{options.scratch}: there is no such folder for scratch: create it, or give another")
     if options.stored is not None:
         try:
             np.dtype(options.stored)
-        except TypeError:
-            raise BrickError(f"'{options.stored}' is no type: use uint8, uint16 or float32") from None
+        except (TypeError, ValueError):
+            raise BrickError(f"{options.stored!r} is no type: use uint8, uint16 or float32") from None
+
+
+def _is_number(value: object, kind: type) -> bool:
+    """Whether it is a number of Python's or NumPy's, and no truth value."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from brickrt.cli.commands import run_files
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
 from brickrt.cli.inputs.file_lists import InputFiles, input_files
-from brickrt.cli.inputs.fitting_sizes import telling_sizes
+from brickrt.cli.inputs.fitting_sizes import telling_sizes, types_of
 from brickrt.cli.inputs.gather import check_images, check_request
 from brickrt.cli.inputs.large_files import may_be_large
 from brickrt.cli.inputs.presets import preprocessing
@@ -106,7 +106,7 @@ def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) 
         with reading_ahead(source, request.inputs, runs) as ahead:
             runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
             arrays, assumed = ahead.types()
-            with assuming(assumed), telling_sizes(source, arrays):
+            with assuming(assumed), telling_sizes(source, lambda: types_of(arrays)):
                 prepared = runtime.prepare(arrays)
             feed, assumed = ahead.read()
         progress("model", 0, 1)

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from brickrt.cli.inputs.file_lists import input_files, named_files
+from brickrt.cli.inputs.fitting_sizes import telling_sizes
 from brickrt.cli.inputs.large_files import is_of, may_be_large
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
 from brickrt.cli.requests import EngineRequest, RunRequest
-from brickrt.cli.results.decisions import decided
+from brickrt.cli.results.decisions import decided, decision_of
 from brickrt.cli.results.result_files import check_kept, output_paths
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.text import BEGINS, note
@@ -51,16 +53,22 @@ def is_too_large(request: RunRequest) -> bool:
         source = decided(load(request.model), request.result)
         if preprocessing(source, request.inputs.image).resizes:
             return False
-        types = {}
-        for name, text in named_files(source, request.inputs.files).items():
-            tensor = source_of(source, name, text, Pixels())
-            types[name] = TensorType(tensor.shape, tensor.dtype)
-            tensor.close()
         pipeline = _pipeline(request.engine, None)
+        types = _types(source, named_files(source, request.inputs.files))
         plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
     except BrickError:
         return False  # the run in core takes it, or says what is wrong
     return in_core_bytes(plan) > FREE_SHARE * available_bytes()
+
+
+def _types(source: SourceGraph, files: dict[str, str]) -> dict[str, TensorType]:
+    """What the files are to the model. Raises BrickError where they do not fit."""
+    types = {}
+    for name, text in files.items():
+        tensor = source_of(source, name, text, Pixels())
+        types[name] = TensorType(tensor.shape, tensor.dtype)
+        tensor.close()
+    return types
 
 
 def command(request: RunRequest) -> str:
@@ -105,10 +113,19 @@ def _opened(
     pixels = _pixels(source, request)
     if asked.window is None:
         joined = decided(source, result)
-        return opened_job(pipeline, joined, inputs, outputs, options, pixels, watch)
+        return _opened_bands(source, inputs, opened_job(pipeline, joined, inputs, outputs, options, pixels, watch))
     windows = window_options(asked.window, asked.overlap, asked.blend)
-    decision = Decision(result.argmax, result.threshold)
+    decision = Decision(*decision_of(source, result))
     return opened_windows(pipeline, source, inputs, windows, options, decision, pixels, watch)
+
+
+@contextmanager
+def _opened_bands(
+    source: SourceGraph, inputs: dict[str, str], opened: AbstractContextManager[StreamJob]
+) -> Iterator[StreamJob]:
+    """The job; where the network does not take images of this size, the error says which it takes."""
+    with telling_sizes(source, lambda: _types(source, inputs), ""), opened as job:
+        yield job
 
 
 def _files(source: SourceGraph, request: RunRequest) -> dict[str, str]:
@@ -171,8 +188,6 @@ def _refusal(request: RunRequest) -> str:
         return f"--device {engine.device} runs nothing band by band: use cpu"
     if request.result.argmax is not None and request.result.threshold is not None:
         return "--argmax and --threshold exclude each other: leave one out"
-    if request.stream.window is not None and request.result.save is not None:
-        return "--save is of no use with --window: use --argmax 1 or --threshold X"
     return request.stream.refusal()
 
 

@@ -10,17 +10,16 @@ import subprocess
 import sys
 
 import numpy as np
-import onnx
 import pytest
 import tifffile
 import zarr
-from onnx import helper
 
 from brickrt.cli.commands import stream
-from brickrt.cli.inputs import large_files, parse
+from brickrt.cli.inputs import large_files
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.choose_bands import MIB
 from brickrt.runtime.files.journal import journal_path
+from brickrt.runtime.memory_amount import memory_amount
 from brickrt.runtime.stream import spill_planning
 from brickrt.runtime.stream.stream_planning import STEP
 from tests.runtime.stream.helpers import pixels, pools, two_layers
@@ -46,13 +45,13 @@ RUN = ("run", "m.onnx", "--input", "x.npy", "--output")
     [("1GiB", 2**30), ("700MiB", 700 * 2**20), ("2G", 2**31), ("1e9", 10**9), ("1.5 gb", 15 * 10**8), ("64k", 2**16)],
 )
 def test_sizes(text, size):
-    assert parse.memory("--max-memory", text) == size
+    assert memory_amount("--max-memory", text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1GiB", "0", "1QiB", "1e30", "nan", "GiB"])
 def test_what_is_no_size(text):
     with pytest.raises(BrickError, match="is no amount of memory: write it as --max-memory 1GiB"):
-        parse.memory("--max-memory", text)
+        memory_amount("--max-memory", text)
 
 
 def test_as_in_core(call, files):
@@ -121,59 +120,6 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
     called = call("run", "m.onnx", "--input", "x=x.tif", "--output", "y.zarr")
     assert called.code == 0, called.err
     np.testing.assert_allclose(zarr.open("y.zarr", mode="r")[:], np.load("y.npy"), rtol=1e-4, atol=1e-4)
-
-
-def elementwise(op, dtype, shape):
-    """m.onnx: y = op(x, x)."""
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-    ends = [helper.make_tensor_value_info(name, kind, shape) for name in "xy"]
-    graph = helper.make_graph([helper.make_node(op, ["x", "x"], ["y"])], "twice", ends[:1], ends[1:])
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), "m.onnx")
-
-
-@pytest.mark.parametrize("taken", [np.float32, np.float16, np.int32])
-@pytest.mark.parametrize("held", [bool, np.uint8, np.int16, np.int64, np.float16, np.float64])
-def test_numbers_of_files_are_taken_as_they_are_in_core_too(call, tmp_path, monkeypatch, taken, held):
-    """One rule: whole numbers and floats become the network's type; what would lose its fraction is refused."""
-    monkeypatch.chdir(tmp_path)
-    elementwise("Add", taken, (1, 3, 8, 8))
-    given = (np.arange(192).reshape(1, 3, 8, 8) * 1.3).astype(held)
-    np.save("x.npy", given)
-    np.savez("x.npz", x=given)
-    runs = [call("run", "m.onnx", "--input", "x.npy", "--output", "core.npy")]
-    runs += [call("run", "m.onnx", "--input", "x.npz", "--output", "archive.npy")]
-    runs += [call("run", "m.onnx", "--input", "x.npy", "--output", "bands.npy", *BANDS)]
-    if np.dtype(held).kind == "f" and taken is np.int32:
-        assert [run.code for run in runs] == [2, 2, 2]
-        assert all("holds float" in run.err and "the model takes int32: convert the file" in run.err for run in runs)
-        return
-    assert [run.code for run in runs] == [0, 0, 0], [run.err for run in runs]
-    for name in ("core", "archive", "bands"):
-        np.testing.assert_array_equal(np.load(f"{name}.npy"), 2 * given.astype(taken))
-
-
-@pytest.mark.parametrize("pixels", [[], ["--mean", "0.5,0.4,0.3", "--std", "0.25"]], ids=["plain", "shifted"])
-def test_pictures_for_float16_are_scaled_in_bands_too(call, tmp_path, monkeypatch, pixels):
-    monkeypatch.chdir(tmp_path)
-    elementwise("Add", np.float16, (1, 3, 40, 48))
-    tifffile.imwrite("x.tif", np.random.default_rng(0).integers(0, 256, (40, 48, 3), np.uint8))
-    for name, way in (("core", ()), ("bands", BANDS)):
-        called = call("run", "m.onnx", "--input", "x.tif", "--output", f"{name}.npy", *pixels, *way)
-        assert called.code == 0, called.err
-    core = np.load("core.npy")
-    assert 1 < core.max() < 8
-    np.testing.assert_array_equal(np.load("bands.npy"), core)
-
-
-@pytest.mark.parametrize("held", [[0, 300], [-1, 0]])
-def test_whole_numbers_that_do_not_fit_are_refused(call, tmp_path, monkeypatch, held):
-    monkeypatch.chdir(tmp_path)
-    elementwise("Max", np.uint8, (1, 1, 2))
-    np.save("x.npy", np.asarray([[held]]))
-    called = call("run", "m.onnx", "--input", "x.npy")
-    wrong = held[1] or held[0]
-    assert called.code == 2 and called.err.count("\n") == 1
-    assert f"x.npy: holds {wrong}, the model takes uint8, which has no such: convert the file" in called.err
 
 
 @pytest.mark.parametrize(
@@ -389,6 +335,14 @@ def test_a_run_that_never_got_so_far_is_begun(call, files, way):
     called = call(*RUN, out, *way, "--resume")
     assert called.code == 2 and called.err.count("\n") == 1 and os.stat(out).st_mtime_ns == before
     assert f"{out}: is there, and there is no run of it to go on with: leave out --resume to write it" in called.err
+
+
+def test_labels_of_blended_windows(call, files):
+    assert call(*RUN, "labels.npy", "--window", "64", "--save", "labels").code == 0
+    assert call(*RUN, "classes.npy", "--window", "64", "--argmax", "1").code == 0
+    labels = np.load("labels.npy")
+    assert labels.dtype == np.uint8 and len(np.unique(labels)) == 5
+    np.testing.assert_array_equal(labels, np.load("classes.npy"))
 
 
 def test_a_damaged_input_leaves_nothing_that_is_of_no_use(call, files):

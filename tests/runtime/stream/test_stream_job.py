@@ -37,7 +37,8 @@ def test_api_takes_arrays_and_paths(tmp_path):
         assert isinstance(report, brickrt.StreamReport) and report.bytes_read >= pixels().nbytes
         assert report.bytes_written == wanted.nbytes and report.bands == report.all_bands
         np.testing.assert_allclose(np.load(report.outputs["y"]), wanted, rtol=1e-5, atol=1e-5)
-    runtime.stream(pixels(), tmp_path / "c.npy", max_memory=PLENTY, stored="uint8", scale=40)
+    report = runtime.stream(pixels(), tmp_path / "c.npy", max_memory="64GiB", stored="uint8", scale=40)
+    assert report.limit == PLENTY == 2**36
     np.testing.assert_allclose(np.load(tmp_path / "c.npy"), np.clip(np.rint(wanted * 40), 0, 255), atol=1)
 
 
@@ -64,6 +65,13 @@ def test_quantized_layers_are_multiplied_as_integers_in_bands_too(tmp_path):
         (pixels(), {"no": "y.npy"}, {}, "has the outputs 'y': 'no' is none of them"),
         (pixels(), {}, {}, "has the outputs 'y': some are missing"),
         (pixels(), "y.npy", {"max_memory": 0}, "max_memory 0 is impossible: give a number of bytes"),
+        (pixels(), "y.npy", {"max_memory": "lots"}, "max_memory 'lots' is no amount of memory: write it as"),
+        (pixels(), "y.npy", {"max_memory": 2.5e9}, "max_memory 2500000000.0 is impossible"),
+        (pixels(), "y.npy", {"scale": "2"}, "scale '2' is impossible: give a finite number"),
+        (pixels(), "y.npy", {"stored": 3}, "3 is no type: use uint8"),
+        (pixels(), "y.npy", {"scratch": 3}, "scratch is a int: give the path of a folder"),
+        (pixels(), "y.npy", {"resume": "yes"}, "resume 'yes' is impossible: give True or False"),
+        (pixels(), "y.npy", {"window": 64, "overlap": "half"}, "overlap 'half' is impossible"),
         (pixels(), "y.npy", {"stored": "uint9"}, "'uint9' is no type: use uint8"),
         (pixels(), "y.npy", {"scale": float("nan")}, "scale nan is impossible"),
         (pixels()[:, :2], "y.npy", {}, "has the shape"),
