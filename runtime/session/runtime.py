@@ -279,8 +279,7 @@ class Runtime:
         clipped. With `spill` "auto", what several passes need goes through files in the folder `scratch`, by default
         beside the output, where that takes less time than computing again, or nothing else fits. With `resume` a run
         that was ended goes on, to the same bytes. Raises Cancelled after `cancel`, and BrickError: where the limit is
-        too low, with the least that would do; where an operator is not run band by band; for files that cannot be read
-        or written; to resume another run.
+        too low, with the least; where an operator is not run band by band; for files that cannot be read or written.
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
         image of any size instead, each overlapping the next by the share `overlap` (0.5), and results are blended with

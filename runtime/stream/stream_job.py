@@ -120,6 +120,7 @@ class StreamJob:
             run_s=time.perf_counter() - ready,
             bytes_read=traffic.read,
             bytes_written=traffic.written,
+            nonfinite=traffic.nonfinite,
             outputs={name: sink.name for name, sink in sinks.items()},
             spilling=self.planned.spilling,
         )

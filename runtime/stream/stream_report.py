@@ -118,7 +118,8 @@ Watch = Callable[[StreamProgress], None]
 class BoundedReport:
     """What a run in bounded memory took. `peak` are the most bytes that were resident, `memory` those that were
     projected and `limit` those that were allowed. `bytes_read` and `bytes_written` are those of the files' elements,
-    `plan_s`, `compile_s` and `run_s` seconds, `outputs` the files by output."""
+    `plan_s`, `compile_s` and `run_s` seconds, `outputs` the files by output. `nonfinite` are
+    elements of outputs that this run made and are NaN or infinite; None where nobody counted them: on a cluster."""
 
     memory: StreamMemory
     limit: int
@@ -129,18 +130,24 @@ class BoundedReport:
     bytes_read: int = 0
     bytes_written: int = 0
     outputs: dict[str, str] = field(default_factory=dict)
+    nonfinite: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
-        return memory_dict(self.memory, self.limit) | {
-            "peak_bytes": self.peak,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "plan_s": self.plan_s,
-            "compile_s": self.compile_s,
-            "run_s": self.run_s,
-            "outputs": dict(self.outputs),
-        }
+        counted = {} if self.nonfinite is None else {"nonfinite": self.nonfinite}
+        return (
+            memory_dict(self.memory, self.limit)
+            | counted
+            | {
+                "peak_bytes": self.peak,
+                "bytes_read": self.bytes_read,
+                "bytes_written": self.bytes_written,
+                "plan_s": self.plan_s,
+                "compile_s": self.compile_s,
+                "run_s": self.run_s,
+                "outputs": dict(self.outputs),
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -337,6 +337,22 @@ def test_a_run_that_never_got_so_far_is_begun(call, files, way):
     assert f"{out}: is there, and there is no run of it to go on with: leave out --resume to write it" in called.err
 
 
+@pytest.mark.parametrize("way", [BANDS, ("--window", "64")], ids=["bands", "windows"])
+def test_values_that_are_not_finite_are_told(call, files, way):
+    """As in core; those that were there before they are stored as bytes."""
+    called = call(*RUN, "y.npy", *way)
+    assert called.code == 0 and "not finite" not in called.out
+    given = pixels()
+    given[0, 0, 20, 30], given[0, 1, 50, 3] = np.nan, np.inf
+    np.save("x.npy", given)
+    assert call(*RUN, "y.npy").code == 0
+    count = int((~np.isfinite(np.load("y.npy"))).sum())
+    assert 25 < count < 1000
+    called = call(*RUN, "bytes.npy", "--as", "uint8:9", *way)
+    assert called.code == 0 and f"values   {count} not finite" in called.out
+    assert told(call(*RUN, "bands.npy", *way, "--json"))["nonfinite"] == count
+
+
 def test_labels_of_blended_windows(call, files):
     assert call(*RUN, "labels.npy", "--window", "64", "--save", "labels").code == 0
     assert call(*RUN, "classes.npy", "--window", "64", "--argmax", "1").code == 0
