@@ -102,7 +102,7 @@ def run(
     brick: options.Brick = None, threads: options.FoldedThreads = None,
     max_layers: options.MaxLayers = None, exact: options.Exact = False, rules: options.Rules = "model",
     precision: options.Precision = "fp32", launch: options.Launch = "auto",
-    plan: options.SavedPlan = None, repeat: options.Repeat = 1,
+    plan: options.SavedPlan = None, repeat: options.Repeat = 1, help_all: options.HelpAll = False,
     random: options.RunRandom = False, seed: options.Seed = None, shape: options.RunShapes = [],  # noqa: B006
     preset: options.Preset = None, mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
     layout: options.Layout = None, resize: options.Resize = None, verify: options.Verify = False,
@@ -116,7 +116,7 @@ def run(
     window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
     json: options.RunJson = False, quiet: options.Quiet = False, verbose: options.Verbose = False,
 ) -> str | Failure:  # fmt: skip
-    """Run MODEL, an .onnx file, on files; print outputs and latency."""
+    """Run MODEL, an .onnx file, on files. --help-all: a line for each option."""
     means, deviations, size = parse.numbers("--mean", mean), parse.deviations(std), parse.height_width(resize)
     image = ImageRequest(preset=preset, mean=means, std=deviations, scale=scale, layout=layout, resize=size)
     inputs = InputRequest(files=tuple(input), random=random, seed=seed, shapes=tuple(shape), image=image)

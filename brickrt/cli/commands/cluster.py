@@ -61,11 +61,12 @@ def _of_no_use(request: RunRequest) -> dict[str, bool]:
 
 
 def _text(told: Json) -> str:
+    peak, limit = size_text(told["peak_bytes"]), size_text(told["limit_bytes"])
     return "\n".join(
         (
             f"workers  {told['workers']}",
             f"blocks   {told['blocks']} in bands of {told['band_rows']} rows, {told['blocks_begun']} begun by this run",
-            f"peak     {size_text(told['peak_bytes'])} measured, of {size_text(told['limit_bytes'])} for each worker",
+            f"peak     {peak} measured in the largest worker, {limit} allowed to each",
             f"files    {size_text(told['bytes_read'])} read, {size_text(told['bytes_written'])} written",
             f"time     plan {told['plan_s']:.2f} s, run {told['run_s']:.2f} s",
             f"written  {printable(', '.join(told['outputs'].values()))}",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from brickrt.cli.files import check_files, write_whole
 from brickrt.cli.inputs.feeds import no_input
-from brickrt.cli.inputs.file_lists import all_files, input_files
+from brickrt.cli.inputs.file_lists import all_files, input_files, note_skipped
 from brickrt.cli.inputs.gather import check_images
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.samples import Samples
@@ -44,6 +44,7 @@ def command(request: QuantizeRequest) -> str:
             progress=progress,
         )
         write_whole(request.output, lambda file: file.write(made.proto.SerializeToString()))
+    note_skipped((*request.calibrate.files, *request.check))
     report = quantize_dict(request, source.name, len(samples), made)
     return to_json(report) if request.json else quantize_text(report, request.verbose)
 

@@ -13,7 +13,7 @@ import numpy as np
 from brickrt.cli.commands import run_files
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
-from brickrt.cli.inputs.file_lists import InputFiles, input_files
+from brickrt.cli.inputs.file_lists import InputFiles, input_files, note_skipped
 from brickrt.cli.inputs.fitting_sizes import telling_sizes, types_of
 from brickrt.cli.inputs.gather import check_images, check_request
 from brickrt.cli.inputs.large_files import may_be_large
@@ -54,7 +54,9 @@ class RepeatedRuns:
 def command(request: RunRequest) -> str | Failure:
     """Runs the model as often as asked; gives what is printed of it."""
     with shown_logs(request.verbose), leaving_out(GPU_ARRAYS):
-        return _ran(request)
+        result = _ran(request)
+    note_skipped(request.inputs.files)
+    return result
 
 
 def _ran(request: RunRequest) -> str | Failure:

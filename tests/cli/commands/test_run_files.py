@@ -67,6 +67,14 @@ def test_a_file_of_another_size_fails_alone(call, folder):
     assert len(list((folder / "out").iterdir())) == 3
 
 
+def test_files_of_other_kinds_are_counted(call, folder):
+    for name in ("notes.txt", "data.csv", ".hidden.txt"):
+        (folder / "in" / name).touch()
+    called = call("run", "one.onnx", *RUN, "in", "--quiet")
+    assert called.code == 0
+    assert called.err == "brickrt: in: 2 files of other kinds are skipped, such as data.csv\n"
+
+
 def test_names_that_clash_keep_their_ends(call, folder):
     Image.fromarray(PIXELS[2]).save("in/p0.bmp")
     assert call("run", "one.onnx", *RUN, "in", "--output", "out/").code == 0
