@@ -69,6 +69,8 @@ def choose_engine(device: Device = "auto", isa: str | None = None, launch: Launc
         raise BrickError(f"launch '{launch}' is unknown: use one of {', '.join(LAUNCHES)}")
     if device not in NAMES:
         raise BrickError(f"device '{device}' is unknown: use one of {', '.join(NAMES)}")
+    if not isinstance(isa, str | None):
+        raise BrickError(f"isa is a {type(isa).__name__}: give a name, such as 'avx2'")
     if device == "auto":
         device = cast(Device, usual_device())  # which is checked next
         if device not in NAMES:

@@ -9,6 +9,7 @@ from typing import Protocol
 
 import numpy as np
 
+from brickrt.graph.errors import BrickError
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
 
@@ -105,7 +106,9 @@ class Afterwards:
 
 
 def observer_of(watch: Watcher | Observer | None) -> Observer | None:
-    """An observer as it is; a function wrapped as an observer."""
+    """An observer as it is; a function wrapped as an observer. Raises BrickError for what is neither."""
+    if watch is not None and not callable(watch) and not hasattr(watch, "began"):
+        raise BrickError(f"watch is a {type(watch).__name__}: give a function, or an Observer")
     return Afterwards(watch) if callable(watch) else watch
 
 

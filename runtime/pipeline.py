@@ -85,6 +85,10 @@ class Pipeline:
     progress: Progress | None = None
     saved: SavedPlan | None = None
 
+    def __post_init__(self) -> None:
+        if self.progress is not None and not callable(self.progress):
+            raise BrickError(f"progress is a {type(self.progress).__name__}: give a function")
+
     def run(self, model: SourceGraph | Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """A model's outputs by name, all six stages from the beginning. Raises BrickError."""
         source = model if isinstance(model, SourceGraph) else load(model)

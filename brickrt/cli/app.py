@@ -29,6 +29,7 @@ from brickrt.cli.requests import (
     WatchRequest,
 )
 from brickrt.graph.errors import BrickError
+from brickrt.runtime.memory_amount import memory_amount
 from brickrt.version import VERSION
 
 PROGRAM = "brickrt"
@@ -96,24 +97,17 @@ def common(
     ),
 )
 def run(
-    model: options.Model,
-    input: options.RunInputs = [],  # noqa: B006  (typer copies it)
-    output: options.Output = None,
-    device: options.Device = "auto",
-    strategy: options.RunStrategy = "auto",
-    brick: options.Brick = None,
-    threads: options.FoldedThreads = None,
+    model: options.Model, input: options.RunInputs = [], output: options.Output = None,  # noqa: B006  (typer copies it)
+    device: options.Device = "auto", strategy: options.RunStrategy = "auto",
+    brick: options.Brick = None, threads: options.FoldedThreads = None,
     max_layers: options.MaxLayers = None, exact: options.Exact = False, rules: options.Rules = "model",
     precision: options.Precision = "fp32", launch: options.Launch = "auto",
-    plan: options.SavedPlan = None,
-    repeat: options.Repeat = 1,
+    plan: options.SavedPlan = None, repeat: options.Repeat = 1, help_all: options.HelpAll = False,
     random: options.RunRandom = False, seed: options.Seed = None, shape: options.RunShapes = [],  # noqa: B006
     preset: options.Preset = None, mean: options.Mean = None, std: options.Std = None, scale: options.Scale = None,
-    layout: options.Layout = None, resize: options.Resize = None,
-    verify: options.Verify = False,
-    dashboard: options.Dashboard = False,
+    layout: options.Layout = None, resize: options.Resize = None, verify: options.Verify = False,
+    dashboard: options.Dashboard = False, open: options.Opened = False,
     trace: options.Trace = None, trace_arrows: options.TraceArrows = False, report: options.Report = None,
-    open: options.Opened = False,
     max_memory: options.MaxMemory = None, resume: options.Resume = False, hard: options.Hard = False,
     stored_as: options.StoredAs = None, dask: options.Dask = None,
     spill: options.Spill = "auto", scratch: options.Scratch = None,
@@ -122,18 +116,25 @@ def run(
     window: options.Window = None, overlap: options.Overlap = None, blend: options.BlendName = None,
     json: options.RunJson = False, quiet: options.Quiet = False, verbose: options.Verbose = False,
 ) -> str | Failure:  # fmt: skip
-    """Run MODEL, an .onnx file, on files; print outputs and latency."""
-    means, deviations = parse.numbers("--mean", mean), parse.deviations(std)
-    image = ImageRequest(preset, means, deviations, scale, layout, parse.height_width(resize))
-    inputs = InputRequest(tuple(input), random, seed, tuple(shape), image)
-    engine = EngineRequest(device, strategy, brick, threads, max_layers, exact, precision, launch, plan, rules)
-    watch = WatchRequest(trace, trace_arrows, report, dashboard, open)
-    stored = parse.stored_as(stored_as)
-    limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
-    stream = StreamRequest(limit, resume, hard, dask, extents, overlap, blend, spill, scratch)
-    result = ResultRequest(save, top, labels, *stored, argmax, threshold)
-    shown = json, quiet, verbose
-    request = RunRequest(model, inputs, engine, output, repeat, verify, *shown, watch, stream, result)
+    """Run MODEL, an .onnx file, on files. --help-all: a line for each option."""
+    means, deviations, size = parse.numbers("--mean", mean), parse.deviations(std), parse.height_width(resize)
+    image = ImageRequest(preset=preset, mean=means, std=deviations, scale=scale, layout=layout, resize=size)
+    inputs = InputRequest(files=tuple(input), random=random, seed=seed, shapes=tuple(shape), image=image)
+    engine = EngineRequest(
+        device=device, strategy=strategy, brick=brick, threads=threads, max_layers=max_layers, exact=exact,
+        precision=precision, launch=launch, plan=plan, rules=rules)  # fmt: skip
+    watch = WatchRequest(trace=trace, trace_arrows=trace_arrows, report=report, dashboard=dashboard, opened=open)
+    limit, extents = memory_amount("--max-memory", max_memory), parse.window(window)
+    stream = StreamRequest(
+        max_memory=limit, resume=resume, hard=hard, dask=dask, window=extents, overlap=overlap, blend=blend,
+        spill=spill, scratch=scratch)  # fmt: skip
+    kind, factor = parse.stored_as(stored_as)
+    result = ResultRequest(
+        save=save, top=top, labels=labels, stored=kind, stored_scale=factor, argmax=argmax,
+        threshold=threshold)  # fmt: skip
+    request = RunRequest(
+        model=model, inputs=inputs, engine=engine, output=output, repeat=repeat, verify=verify, json=json, quiet=quiet,
+        verbose=verbose, watch=watch, stream=stream, result=result)  # fmt: skip
     return _work("run", request, threads=threads)
 
 
@@ -169,10 +170,15 @@ def plan(
     verbose: options.PlanVerbose = False,
 ) -> str | Failure:
     """Print what of an .onnx file would run, where and why; nothing is run."""
-    asked = strategy, brick, max_layers, exact, device_spec, precision, rules
-    limit, extents = parse.memory("--max-memory", max_memory), parse.window(window)
-    stream = StreamRequest(limit, window=extents, overlap=overlap, blend=blend, spill=spill, scratch=scratch)
-    request = PlanRequest(model, tuple(shape), *asked, compare, html, json, save, stream, open, verbose)
+    stream = StreamRequest(
+        max_memory=memory_amount("--max-memory", max_memory), window=parse.window(window), overlap=overlap, blend=blend,
+        spill=spill, scratch=scratch,
+    )  # fmt: skip
+    request = PlanRequest(
+        model=model, shapes=tuple(shape), strategy=strategy, brick=brick, max_layers=max_layers, exact=exact,
+        device_spec=device_spec, precision=precision, rules=rules, compare=compare, html=html, json=json, save=save,
+        stream=stream, opened=open, verbose=verbose,
+    )  # fmt: skip
     return _work("bounded.plan" if stream.given() else "plan", request)
 
 
@@ -192,7 +198,10 @@ def tune(
 
     Later runs with these shapes use the plan: brickrt plan prints it.
     """
-    return _work("tune", TuneRequest(model, tuple(shape), seconds, threads, exact, json), threads=threads)
+    request = TuneRequest(
+        model=model, shapes=tuple(shape), seconds=seconds, threads=threads, exact=exact, json=json
+    )  # fmt: skip
+    return _work("tune", request, threads=threads)
 
 
 @app.command(
@@ -217,7 +226,10 @@ def compile_(
     It holds code and weights: brickrt run takes it, and so does
     brickrt.CompiledModel.
     """
-    return _work("compile", CompileRequest(model, output, tuple(shape), target, exact, precision, json))
+    request = CompileRequest(
+        model=model, output=output, shapes=tuple(shape), target=target, exact=exact, precision=precision, json=json
+    )
+    return _work("compile", request)
 
 
 @app.command(
@@ -240,10 +252,13 @@ def quantize(
 ) -> str | Failure:  # fmt: skip
     """Write MODEL, of float32, as one of bytes; tell what that costs."""
     image = ImageRequest(
-        preset, parse.numbers("--mean", mean), parse.deviations(std), scale, layout, parse.height_width(resize)
-    )
-    inputs = InputRequest(tuple(calibrate), image=image)
-    request = QuantizeRequest(model, output, inputs, tuple(check), method, tuple(keep), sqnr, threads, json, verbose)
+        preset=preset, mean=parse.numbers("--mean", mean), std=parse.deviations(std), scale=scale, layout=layout,
+        resize=parse.height_width(resize),
+    )  # fmt: skip
+    request = QuantizeRequest(
+        model=model, output=output, calibrate=InputRequest(files=tuple(calibrate), image=image), check=tuple(check),
+        method=method, keep=tuple(keep), sqnr=sqnr, threads=threads, json=json, verbose=verbose,
+    )  # fmt: skip
     return _work("quantize", request, threads=threads)
 
 
@@ -280,10 +295,16 @@ def bench(
     """
     if (model is None) != zoo:
         raise BrickError("bench takes a MODEL, or --zoo alone: give one of them")
-    inputs = InputRequest(tuple(input), not input, seed, tuple(shape))
-    engine = EngineRequest("cpu", strategy, brick, threads, max_layers, exact, precision, rules=rules)
-    asked = parse.names(peers), batch, parse.spatial_size(size), rounds
-    return _work("bench", BenchRequest(model, inputs, engine, *asked, output, json), threads=threads)
+    request = BenchRequest(
+        model=model,
+        inputs=InputRequest(files=tuple(input), random=not input, seed=seed, shapes=tuple(shape)),
+        engine=EngineRequest(
+            device="cpu", strategy=strategy, brick=brick, threads=threads, max_layers=max_layers, exact=exact,
+            precision=precision, rules=rules,
+        ),
+        peers=parse.names(peers), batch=batch, size=parse.spatial_size(size), rounds=rounds, output=output, json=json,
+    )  # fmt: skip
+    return _work("bench", request, threads=threads)
 
 
 @app.command(cls=Compact, epilog=_examples("compare before.html after.html --html both.html --open"))
@@ -295,7 +316,7 @@ def compare(
     json: options.Json = False,
 ) -> str | Failure:
     """Set two reports of brickrt run --report side by side."""
-    return _work("compare", CompareRequest(first, second, html, open, json))
+    return _work("compare", CompareRequest(first=first, second=second, html=html, opened=open, json=json))
 
 
 @app.command(cls=Compact, epilog=_examples("demo", "demo --size 1024 --out folder --json"))
@@ -308,7 +329,8 @@ def demo(
     json: options.Json = False,
 ) -> str | Failure:
     """Take the noise out of a photograph; compare with other ways to run it."""
-    return _work("demo", DemoRequest(out, size, threads, seed, runs, json), threads=threads)
+    request = DemoRequest(out=out, size=size, threads=threads, seed=seed, runs=runs, json=json)
+    return _work("demo", request, threads=threads)
 
 
 @app.command(cls=Compact, epilog=_examples("doctor", "doctor --calibrate --json"))

@@ -28,10 +28,12 @@ def check_files(files: Mapping[str, Path], model: Path) -> None:
     model, are one file."""
     if len(set(map(os.path.realpath, files.values()))) < len(files):
         raise BrickError(f"{' and '.join(files)} name the same file: give each its own")
+    from brickrt.runtime.files.identity import FilesRead  # here: help needs no NumPy
+
+    read = FilesRead([model])
     for option, path in files.items():
-        if os.path.realpath(path) == os.path.realpath(model):
-            raise BrickError(f"{option} {path}: is the model itself: give another path")
         check_writable(path)
+        read.check(option, path, "the model itself")
 
 
 def check_writable(path: Path) -> None:

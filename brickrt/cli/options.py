@@ -11,8 +11,11 @@ from typing import Annotated
 import typer
 
 from brickrt.cli import completions, requests
+from brickrt.cli.all_options import show_all
 
 FOLDED = "named in the help of another option"  # as the panel of an option
+
+HelpAll = Annotated[bool, typer.Option("--help-all", callback=show_all, is_eager=True, rich_help_panel=FOLDED)]
 
 # ---- the model and its plan
 

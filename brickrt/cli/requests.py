@@ -151,6 +151,10 @@ class RunRequest:
         output = None if self.output is None else Path(self.output)
         return _given({"--output": output, "--trace": self.watch.trace, "--report": self.watch.report})
 
+    def lists(self) -> list[Path]:
+        """The files that it reads beside model and inputs."""
+        return [path for path in (self.result.labels, self.engine.plan) if path is not None]
+
 
 @dataclass(frozen=True)
 class PlanRequest:

@@ -51,6 +51,8 @@ class PlanOptions:
         _check_choice("rules", self.rules, get_args(Rules))
         if self.rules != "model" and self.strategy != "auto":
             raise ValueError(f"rules '{self.rules}' choose the strategies: leave them out, or strategy {self.strategy}")
+        if self.exact not in (True, False):
+            raise ValueError(f"exact {self.exact!r} is impossible: give True or False")
         _check_positive("brick", self.brick)
         _check_positive("max_layers", self.max_layers)
 

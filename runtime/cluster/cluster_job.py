@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,8 +16,10 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
 from brickrt.runtime.cache.plan_cache import plan_digest
+from brickrt.runtime.files.identity import FilesRead
+from brickrt.runtime.files.model_inputs import Pixels, as_input
 from brickrt.runtime.files.source import is_zarr, open_source
-from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, as_tensor
+from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 
@@ -25,7 +27,7 @@ from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 @dataclass(frozen=True)
 class ClusterInput:
     """A file that all workers can read. Values become (value × scale − mean) / std where one of them is given; `dtype`
-    and `shape` are for raw files."""
+    and `shape` are for raw files. With `images`, whole numbers of TIFF files become 0 to 1 where no scale is given."""
 
     path: str
     scale: float | None = None
@@ -33,18 +35,36 @@ class ClusterInput:
     std: tuple[float, ...] | None = None
     dtype: str | None = None
     shape: tuple[int, ...] | None = None
+    images: bool = False
 
     def open(self, name: str, info: TensorInfo) -> TensorSource:
         """The file as the model's input. Raises InputError where it does not fit."""
         if info.dtype is None or info.shape is None:
             raise InputError(f"input '{name}' of the model has no shape: it is not read from a file")
-        wanted = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
+        pixels = Pixels(self.scale, self.mean, self.std, images=self.images)
         source = open_source(self.path, dtype=self.dtype, shape=self.shape)
         try:
-            return as_tensor(source, wanted, info.dtype, scale=self.scale, mean=self.mean, std=self.std)
+            return as_input(source, info, pixels)
         except BaseException:
             source.close()
             raise
+
+
+def cluster_inputs(
+    inputs: Mapping[str, str | Path | ClusterInput], outputs: Mapping[str, str | Path]
+) -> dict[str, ClusterInput]:
+    """The files under names that do not depend on the folder a worker was started in. Raises BrickError where one of
+    the outputs is one of them."""
+    files = {name: _with_whole_path(one) for name, one in inputs.items()}
+    read = FilesRead(one.path for one in files.values())
+    for name, path in outputs.items():
+        read.check(f"output '{name}'", path)
+    return files
+
+
+def _with_whole_path(one: str | Path | ClusterInput) -> ClusterInput:
+    found = one if isinstance(one, ClusterInput) else ClusterInput(str(one))
+    return found if "://" in found.path else replace(found, path=str(Path(found.path).absolute()))
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from brickrt.runtime.cluster.cluster_job import (
     ClusterInput,
     ClusterJob,
     ClusterOutput,
+    cluster_inputs,
     cut_plan,
     input_types,
     job_header,
@@ -37,6 +38,7 @@ from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.resident import resident_bytes
+from brickrt.runtime.stream.stream_files import check_none
 from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
 from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_report import StreamReport
@@ -103,6 +105,9 @@ def run_on_cluster(
         raise BrickError("there is no output: give a file for each of the model's")
     folder = RecordFolder.beside(next(iter(outputs.values())))
     workers = ask_workers(client)
+    if asked.resume and not folder.is_begun:
+        check_none(outputs)
+        asked = replace(asked, resume=False)
     with folder.locked(asked.resume):
         run = _ClusterRun(client, workers, folder, asked, progress)
         run.prepare(model, inputs, outputs)
@@ -129,7 +134,7 @@ class _ClusterRun:
         """Plans, or takes the plan of the run that this one goes on with, and writes it for the workers."""
         began = time.perf_counter()
         source = load(model if isinstance(model, bytes) else Path(model))
-        files = {name: _input(one) for name, one in inputs.items()}
+        files = cluster_inputs(inputs, outputs)
         unknown = [name for name in files if name not in source.inputs]
         if unknown or len(files) != len(source.inputs):
             raise BrickError(f"the model's inputs are {', '.join(source.inputs)}: give a file for each")
@@ -321,12 +326,6 @@ def _engine(isa: str) -> Engine:
 def _on_their_way(stream: StreamPlan) -> int:
     """Bytes of rows of collected tensors that a worker holds beside the program's memory."""
     return COPIES * sum(stream.whole.sizes.get(name, 0) for name in stream.swept.collected)
-
-
-def _input(one: str | Path | ClusterInput) -> ClusterInput:
-    """The file under a name that does not depend on the folder a worker was started in."""
-    found = one if isinstance(one, ClusterInput) else ClusterInput(str(one))
-    return found if "://" in found.path else replace(found, path=str(Path(found.path).absolute()))
 
 
 def run_passes(

@@ -1,4 +1,4 @@
-"""Digests that tell whether an input is still the same, and checksums of what was written."""
+"""Digests that tell whether an input is still the same, checksums of what was written, and what may not be."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import as_bytes, pieces, slices
 from brickrt.runtime.files.descriptor import read_at
 
@@ -86,3 +87,28 @@ def contiguous(array: np.ndarray) -> Iterator[memoryview]:
     for offset, extents in pieces(array.shape, array.itemsize):
         piece = np.ascontiguousarray(array[slices(offset, extents)])
         yield as_bytes(piece)
+
+
+class FilesRead:
+    """Files and folders that a run reads, and so may not write over, whatever name leads to them: a link, or a file
+    in a folder that is read as one array. `paths` may be places in files, as `a.h5::name`, and None."""
+
+    def __init__(self, paths: Iterable[str | Path | None]) -> None:
+        outer = (str(path).partition("::")[0] for path in paths if path is not None)
+        self._real = frozenset(os.path.realpath(path) for path in outer if os.path.exists(path))
+        self._ids = frozenset(map(_same_for_all_names, self._real))
+
+    def check(self, option: str, path: str | Path, what: str = "an input of this run") -> None:
+        """Refuses, before any work is done, what an option is to write, where it is one of them. Raises BrickError."""
+        target = os.path.realpath(str(path).partition("::")[0])
+        there = [one for one in map(str, (target, *Path(target).parents)) if os.path.exists(one)]
+        within = any(_same_for_all_names(one) in self._ids for one in there)
+        holds = os.path.isdir(target) and any(one.startswith(target + os.sep) for one in self._real)
+        if within or holds:
+            raise BrickError(f"{option} {path}: {'is' if within else 'holds'} {what}: give another path")
+
+
+def _same_for_all_names(path: str) -> tuple[int, int]:
+    """What all names of a file have in common."""
+    found = os.stat(path)
+    return found.st_dev, found.st_ino

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from brickrt.graph.errors import BrickError
+from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.journal import Journal, JournalPlace
 from brickrt.runtime.files.tensors import TensorSink
 
@@ -19,21 +19,34 @@ def kept_outputs(
 ) -> Iterator[tuple[Sinks, Journal]]:
     """The sinks that `opened` gives, and the journal of a run that writes them: a new one or, with `resume`, that of
     the run that is gone on with. Where another run has the output, none of its files is opened. When this is left, the
-    outputs get their names and the journal is removed; after an error both stay, for a run that resumes. Raises
-    BrickError."""
+    outputs get their names and the journal is removed; after an error both stay, for a run that resumes, where any of
+    it is finished. Raises BrickError."""
     sinks, journal = _gone_on_with(opened, path, header) if resume else _begun(opened, path, header)
     try:
         yield sinks, journal
     except BaseException as e:
-        journal.close()
+        keep = is_kept(journal, resume)
+        journal.close() if keep else journal.remove()
         for sink in sinks.values():
-            sink.abandon(keep=True)
-        if isinstance(e, BrickError):
-            raise type(e)(f"{e}; what is finished is kept, and --resume goes on with it") from e
+            sink.abandon(keep)
+        if isinstance(e, BrickError) and journal.finished:
+            raise type(e)(f"{e}; what is finished is kept, {_further(e)}") from e
         raise
     for sink in sinks.values():
         sink.close()
     journal.remove()
+
+
+def is_kept(journal: Journal, resume: bool) -> bool:
+    """Whether what a run wrote that ends early is of use to a later one."""
+    return resume or bool(journal.finished)
+
+
+def _further(error: BrickError) -> str:
+    """How a later run goes on. An input that is written again is another one, which no run goes on with."""
+    if isinstance(error, InputError):
+        return "for --resume if the input can be read as it was: one that is written again is another input"
+    return "and --resume goes on with it"
 
 
 def _gone_on_with(

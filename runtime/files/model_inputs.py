@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.grey import in_colours
-from brickrt.runtime.files.source import open_source
-from brickrt.runtime.files.tensors import TensorSource, as_tensor, unit_scale
+from brickrt.runtime.files.source import BoxSource, open_source
+from brickrt.runtime.files.tensors import TensorSource, as_tensor, is_scaled, unit_scale
 
 IMAGES = (".tif", ".tiff", ".btf", ".tf8")
 
@@ -41,15 +40,21 @@ def source_of(source: SourceGraph, name: str, what: Any, pixels: Pixels) -> Tens
         raise InputError(f"input '{name}' {describe(info)} has an open rank: such a network is not run band by band")
     file = open_source(what)
     try:
-        scaled = info.dtype in (np.float32, np.float64)
-        picture = pixels.images and file.name.lower().endswith(IMAGES) and file.dtype.kind in "iu"
-        scale = unit_scale(file.dtype) if pixels.scale is None and picture else pixels.scale
-        shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
-        if pixels.images and file.name.lower().endswith(IMAGES):
-            file = in_colours(file, shape)
-        if not scaled:
-            return as_tensor(file, shape, info.dtype)
-        return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std, bounds=pixels.bounds)
+        return as_input(file, info, pixels)
     except BaseException:
         file.close()
         raise
+
+
+def as_input(file: BoxSource, info: TensorInfo, pixels: Pixels) -> TensorSource:
+    """The file as an input that the model declares so, with a type and a rank. Raises InputError where it does not
+    fit."""
+    assert info.dtype is not None and info.shape is not None
+    shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
+    picture = pixels.images and file.name.lower().endswith(IMAGES)
+    scale = unit_scale(file.dtype) if pixels.scale is None and picture and file.dtype.kind in "iu" else pixels.scale
+    if picture:
+        file = in_colours(file, shape)
+    if pixels.images and not is_scaled(info.dtype):
+        return as_tensor(file, shape, info.dtype)
+    return as_tensor(file, shape, info.dtype, scale=scale, mean=pixels.mean, std=pixels.std, bounds=pixels.bounds)

@@ -11,7 +11,7 @@ import stat
 import tempfile
 import time
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,10 +88,12 @@ class ScratchFile:
 
 class ScratchFolder:
     """The scratch files of a run, by name, in a folder of their own. With `keep`, what an earlier run left in them
-    stays."""
+    stays. After an error `of_use` says whether they are to a later run."""
 
-    def __init__(self, path: Path, shapes: Mapping[str, Extents], keep: bool) -> None:
-        self.path = path
+    def __init__(
+        self, path: Path, shapes: Mapping[str, Extents], keep: bool, of_use: Callable[[], bool] = lambda: True
+    ) -> None:
+        self.path, self._of_use = path, of_use
         self.files: dict[str, ScratchFile] = {}
         if not keep:
             remove_scratch(path)
@@ -111,10 +113,10 @@ class ScratchFolder:
 
     def __exit__(self, kind: type[BaseException] | None, *rest: object) -> None:
         """Removes the folder, or keeps it after an error, for a run that resumes."""
-        if kind is None:
-            self.remove()
-        else:
+        if kind is not None and self._of_use():
             self.close()
+        else:
+            self.remove()
 
     def close(self) -> None:
         """Closes all files, which stay there."""

@@ -9,8 +9,8 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.arrangement import Arrangement, Wanted, as_file_holds, as_model_takes, channel_axis
-from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, check_box
-from brickrt.runtime.files.converted import read_converted, write_converted
+from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, added, check_box, pieces, slices
+from brickrt.runtime.files.converted import as_kind, check_convertible, read_converted, write_converted
 from brickrt.runtime.files.sink import BoxSink, create_sink
 from brickrt.runtime.files.source import BoxSource, by_rows
 
@@ -20,6 +20,11 @@ _WHILE_CONVERTING = 6 * PIECE_BYTES
 def unit_scale(dtype: np.dtype) -> float:
     """What brings whole numbers of this type to at most 1: 1/255 for uint8; 1 for others."""
     return 1 / np.iinfo(dtype).max if dtype.kind in "iu" else 1.0
+
+
+def is_scaled(dtype: np.dtype) -> bool:
+    """Whether an input of this type takes scaled values: floats."""
+    return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
 class TensorSource:
@@ -68,12 +73,23 @@ class TensorSource:
         view, begin = self._arrangement.in_file_order(out), self._arrangement.file_lo(lo)
         if self.as_it_is:
             self.source.read(begin, view)
+        elif self._shift.given and self.dtype.itemsize < 4:
+            self._read_small(lo, out)
         else:
             read_converted(self.source.read, self.source.dtype, self._scaled, begin, view)
             self._shift.apply(lo, out)
 
+    def _read_small(self, lo: Extents, out: np.ndarray) -> None:
+        """Floats of 16 bits are shifted in float32."""
+        whole = TensorSource(self.source, self._arrangement, np.dtype(np.float32), self._scale, self._shift)
+        for offset, extents in pieces(out.shape, 4):
+            piece = np.empty(extents, np.float32)
+            whole.read(added(lo, offset), piece)
+            out[slices(offset, extents)] = as_kind(self.name, piece, self.dtype)
+
     def _scaled(self, stored: np.ndarray) -> np.ndarray:
-        return stored if self._scale is None else stored.astype(np.float32) * np.float32(self._scale)
+        scaled = stored if self._scale is None else stored.astype(np.float32) * np.float32(self._scale)
+        return as_kind(self.name, scaled, self.dtype)
 
     def identity(self) -> str:
         """The source's."""
@@ -144,13 +160,13 @@ def as_tensor(
         )
     shift = _Shift(mean, std, bounds, channel_axis(shape))
     if scale is not None or shift.given:
-        if kind not in (np.float32, np.float64):
+        if not is_scaled(kind):
             raise InputError(
                 f"{source.name}: the model takes {kind}, which is not scaled: leave scale, mean and std out"
             )
         shift.check(source.name, arrangement.tensor_shape(source.shape))
-    elif not np.can_cast(source.dtype, kind, "same_kind") and source.dtype.kind not in "biu":
-        raise InputError(f"{source.name}: holds {source.dtype}, the model takes {kind}: convert the file")
+    else:
+        check_convertible(source.name, source.dtype, kind)
     return TensorSource(source, arrangement, kind, scale, shift)
 
 

@@ -26,6 +26,7 @@ from brickrt.runtime.execution.given_outputs import fill_given, given_outputs
 from brickrt.runtime.execution.kept_programs import programs_kept_for
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
+from brickrt.runtime.memory_amount import memory_amount
 from brickrt.runtime.pipeline import Pipeline, import_stages
 from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
@@ -230,7 +231,7 @@ class Runtime:
         inputs: Any,
         outputs: Any,
         *,
-        max_memory: int | None = ...,
+        max_memory: int | str | None = ...,
         resume: bool = ...,
         stored: str | None = ...,
         scale: float | None = ...,
@@ -245,7 +246,7 @@ class Runtime:
         inputs: Any,
         outputs: Any,
         *,
-        max_memory: int | None = ...,
+        max_memory: int | str | None = ...,
         resume: bool = ...,
         stored: str | None = ...,
         scale: float | None = ...,
@@ -260,7 +261,7 @@ class Runtime:
         inputs: Any,
         outputs: Any,
         *,
-        max_memory: int | None = None,
+        max_memory: int | str | None = None,
         resume: bool = False,
         stored: str | None = None,
         scale: float | None = None,
@@ -270,16 +271,15 @@ class Runtime:
         spill: Literal["auto", "never"] = "auto",
         scratch: str | Path | None = None,
     ) -> StreamReport | WindowReport:
-        """Runs the model band by band from files to files, in `max_memory` bytes, by default 80 % of what is free.
+        """Runs the model band by band from files to files, in `max_memory` (bytes, "1GiB") or 80 % of what is free.
 
         `inputs` are paths (.npy, .zarr, .tif, .nii, .h5) or anything with shape, dtype and slices, by name, or one
         alone; values are converted, not scaled. `outputs` are paths by name, or one alone. Files hold the type
         `stored`, such as "uint8", by default the outputs' own; floats are multiplied with `scale` before, rounded and
         clipped. With `spill` "auto", what several passes need goes through files in the folder `scratch`, by default
-        beside the output, where that takes less time than to compute it again, or nothing else fits. With `resume` a
-        run that was ended goes on, to the same bytes; each band is kept once it is on the disk. Raises Cancelled after
-        `cancel`, and BrickError, in one line: where the limit is too low, with the least that would do; where an
-        operator is not run band by band; for files that cannot be read or written; to resume what was another run.
+        beside the output, where that takes less time than computing again, or nothing else fits. With `resume` a run
+        that was ended goes on, to the same bytes. Raises Cancelled after `cancel`, and BrickError: where the limit is
+        too low, with the least; where an operator is not run band by band; for files that cannot be read or written.
 
         With a `window`, one extent for all axes behind the channels or one for each, the network runs on windows of an
         image of any size instead, each overlapping the next by the share `overlap` (0.5), and results are blended with
@@ -288,8 +288,8 @@ class Runtime:
         """
         from brickrt.runtime.session.file_streams import StreamOptions, stream_files  # here: see there
 
-        options = StreamOptions(max_memory, stored, scale, resume, spill=spill, scratch=scratch)
-        files, asked = (inputs, outputs), (window, overlap, blend)
+        limit, files, asked = memory_amount("max_memory", max_memory), (inputs, outputs), (window, overlap, blend)
+        options = StreamOptions(limit, stored, scale, resume, spill=spill, scratch=scratch)
         return stream_files(self._streaming(), self.source, files, options, asked, self._cluster, self._running)
 
     def cancel(self) -> None:

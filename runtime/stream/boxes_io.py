@@ -6,15 +6,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from brickrt.runtime.files.boxes import pieces, slices
 from brickrt.runtime.files.tensors import TensorSink, TensorSource
 
 
 @dataclass
 class Traffic:
-    """Bytes of a run, as the files' types have them."""
+    """Bytes of a run, as the files' types have them, and elements of outputs that are NaN or infinite, before they are
+    converted to these."""
 
     read: int = 0
     written: int = 0
+    nonfinite: int = 0
 
 
 class CountedSource:
@@ -41,3 +44,12 @@ class CountedSink:
         """See `Sink`."""
         self.sink.write(lo, array)
         self.traffic.written += array.size * self.itemsize
+        self.traffic.nonfinite += nonfinite(array)
+
+
+def nonfinite(array: np.ndarray) -> int:
+    """How many elements are NaN or infinite, counted while the cache has a piece."""
+    if array.dtype.kind != "f":
+        return 0
+    parts = (array[slices(*piece)] for piece in pieces(array.shape, array.itemsize))
+    return sum(part.size - int(np.count_nonzero(np.isfinite(part))) for part in parts)

@@ -33,6 +33,25 @@ def named(what: str, given: Any, names: list[str]) -> dict[str, Any]:
     return dict(given)
 
 
+def going_on(options: StreamOptions, outputs: Mapping[str, str | Path]) -> StreamOptions:
+    """The options, without `resume` where no earlier run got so far that there is something to go on with: this one
+    begins. Raises BrickError where it would write over outputs, and for options that make no sense."""
+    check_options(options)
+    journal = journal_path(next(iter(outputs.values())))
+    if not options.resume or journal.exists():
+        return options
+    check_none(outputs)
+    return replace(options, resume=False)
+
+
+def check_none(outputs: Mapping[str, str | Path]) -> None:
+    """Raises BrickError for an output that is there, though there is no run to go on with."""
+    for path in outputs.values():
+        if Path(str(path).partition("::")[0]).exists():
+            why = "is there, and there is no run of it to go on with"
+            raise BrickError(f"{path}: {why}: leave out --resume to write it again, or remove it")
+
+
 @contextmanager
 def opened_job(
     pipeline: Pipeline,

@@ -20,7 +20,7 @@ from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.plan_cache import plan_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
-from brickrt.runtime.files.kept_outputs import kept_outputs
+from brickrt.runtime.files.kept_outputs import is_kept, kept_outputs
 from brickrt.runtime.files.scratch import ScratchFolder, scratch_path
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.pipeline import Pipeline
@@ -81,8 +81,8 @@ class StreamJob:
         first = next(iter(outputs.values()))
         path, opened = journal_path(first), partial(self._sinks, outputs)
         with kept_outputs(opened, path, self._header, self.options.resume) as (sinks, journal):
-            at = scratch_path(first, self.options.scratch)
-            with ScratchFolder(at, self.stream.spill_shapes(), keep=self.options.resume) as scratch:
+            at, resume = scratch_path(first, self.options.scratch), self.options.resume
+            with ScratchFolder(at, self.stream.spill_shapes(), resume, lambda: is_kept(journal, resume)) as scratch:
                 return self._run(journal, WrittenFiles(sinks, scratch.files))
 
     def _run(self, journal: Journal, written: WrittenFiles) -> StreamReport:
@@ -120,6 +120,7 @@ class StreamJob:
             run_s=time.perf_counter() - ready,
             bytes_read=traffic.read,
             bytes_written=traffic.written,
+            nonfinite=traffic.nonfinite,
             outputs={name: sink.name for name, sink in sinks.items()},
             spilling=self.planned.spilling,
         )

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
+from numbers import Integral, Real
 from pathlib import Path
 from typing import Any
 
@@ -58,19 +59,28 @@ class StreamOptions:
 
 def check_options(options: StreamOptions) -> None:
     """Refuses numbers and types that make no sense."""
-    if options.max_memory is not None and (isinstance(options.max_memory, bool) or options.max_memory < 1):
+    if options.max_memory is not None and not (_is_number(options.max_memory, Integral) and options.max_memory > 0):
         raise BrickError(f"max_memory {options.max_memory!r} is impossible: give a number of bytes, such as 2**30")
-    if options.scale is not None and not math.isfinite(options.scale):
-        raise BrickError(f"scale {options.scale} is impossible: give a finite number")
+    if options.scale is not None and not (_is_number(options.scale, Real) and math.isfinite(options.scale)):
+        raise BrickError(f"scale {options.scale!r} is impossible: give a finite number")
+    if not isinstance(options.resume, bool):
+        raise BrickError(f"resume {options.resume!r} is impossible: give True or False")
     if options.spill not in ("auto", "never"):
         raise BrickError(f"spill {options.spill!r} is impossible: use auto or never")
+    if options.scratch is not None and not isinstance(options.scratch, str | Path):
+        raise BrickError(f"scratch is a {type(options.scratch).__name__}: give the path of a folder")
     if options.scratch is not None and not Path(options.scratch).is_dir():
         raise BrickError(f"{options.scratch}: there is no such folder for scratch: create it, or give another")
     if options.stored is not None:
         try:
             np.dtype(options.stored)
-        except TypeError:
-            raise BrickError(f"'{options.stored}' is no type: use uint8, uint16 or float32") from None
+        except (TypeError, ValueError):
+            raise BrickError(f"{options.stored!r} is no type: use uint8, uint16 or float32") from None
+
+
+def _is_number(value: object, kind: type) -> bool:
+    """Whether it is a number of Python's or NumPy's, and no truth value."""
+    return isinstance(value, kind) and not isinstance(value, bool)
 
 
 @dataclass(frozen=True)
@@ -108,7 +118,8 @@ Watch = Callable[[StreamProgress], None]
 class BoundedReport:
     """What a run in bounded memory took. `peak` are the most bytes that were resident, `memory` those that were
     projected and `limit` those that were allowed. `bytes_read` and `bytes_written` are those of the files' elements,
-    `plan_s`, `compile_s` and `run_s` seconds, `outputs` the files by output."""
+    `plan_s`, `compile_s` and `run_s` seconds, `outputs` the files by output. `nonfinite` are
+    elements of outputs that this run made and are NaN or infinite; None where nobody counted them: on a cluster."""
 
     memory: StreamMemory
     limit: int
@@ -119,18 +130,24 @@ class BoundedReport:
     bytes_read: int = 0
     bytes_written: int = 0
     outputs: dict[str, str] = field(default_factory=dict)
+    nonfinite: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
-        return memory_dict(self.memory, self.limit) | {
-            "peak_bytes": self.peak,
-            "bytes_read": self.bytes_read,
-            "bytes_written": self.bytes_written,
-            "plan_s": self.plan_s,
-            "compile_s": self.compile_s,
-            "run_s": self.run_s,
-            "outputs": dict(self.outputs),
-        }
+        counted = {} if self.nonfinite is None else {"nonfinite": self.nonfinite}
+        return (
+            memory_dict(self.memory, self.limit)
+            | counted
+            | {
+                "peak_bytes": self.peak,
+                "bytes_read": self.bytes_read,
+                "bytes_written": self.bytes_written,
+                "plan_s": self.plan_s,
+                "compile_s": self.compile_s,
+                "run_s": self.run_s,
+                "outputs": dict(self.outputs),
+            }
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

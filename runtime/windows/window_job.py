@@ -101,6 +101,7 @@ class WindowJob:
             run_s=time.perf_counter() - ready,
             bytes_read=traffic.read,
             bytes_written=traffic.written,
+            nonfinite=traffic.nonfinite,
             outputs={name: sink.name for name, sink in sinks.items()},
         )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from numbers import Real
 from typing import Literal, get_args
 
 from brickrt.graph.errors import BrickError
@@ -25,8 +26,8 @@ class WindowOptions:
         """The same. Raises BrickError for what makes no sense."""
         if not self.window or any(isinstance(n, bool) or not isinstance(n, int) or n < 1 for n in self.window):
             raise BrickError(f"window {list(self.window)} is impossible: give whole numbers above 0, such as 256")
-        if not 0 <= self.overlap < 1:
-            raise BrickError(f"overlap {self.overlap} is impossible: give a share from 0 to below 1, such as 0.5")
+        if not isinstance(self.overlap, Real) or isinstance(self.overlap, bool) or not 0 <= self.overlap < 1:
+            raise BrickError(f"overlap {self.overlap!r} is impossible: give a share from 0 to below 1, such as 0.5")
         if self.blend not in BLENDS:
             raise BrickError(f"blend '{self.blend}' is none of {', '.join(BLENDS)}: give one of them")
         return self

@@ -60,6 +60,16 @@ def test_help_fits_a_screen_and_has_examples(call, words, monkeypatch):
     assert not [name for name in options if not re.search(rf"{name}\b", " ".join(lines))]
 
 
+def test_each_option_of_a_run_has_a_line_of_its_own(call, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    called = call("run", "--help-all")
+    assert called.code == 0 and called.err == "" and max(map(len, called.out.splitlines())) <= 100
+    lines = [line.split()[0].rstrip(",") for line in called.out.splitlines() if line.startswith("  -")]
+    params = typer.main.get_command(app).commands["run"].params
+    firsts = {param.opts[0] for param in params if param.param_type_name == "option"}
+    assert sorted(lines) == sorted(({*firsts} | {"-v"}) - {"--help-all", "--verbose"})
+
+
 def test_help_loads_no_heavy_library():
     code = "import sys, brickrt.cli\nbrickrt.cli.main(['run', '--help'])\nprint(sorted(sys.modules), file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,8 @@ import numpy as np
 
 from brickrt import zoo
 from brickrt.cli.failure import Failure
-from brickrt.cli.files import check_writable, write_whole
+from brickrt.cli.files import check_files, check_writable, write_whole
+from brickrt.cli.inputs.file_lists import all_files, input_files
 from brickrt.cli.inputs.gather import gather
 from brickrt.cli.inputs.shapes import Shape, assuming, concrete_shapes, note_assumed
 from brickrt.cli.outputs.bench_report import bench_dict, network_text, zoo_text
@@ -23,6 +24,7 @@ from brickrt.compare.peers import PEERS, Model
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.plan.options import PlanOptions
+from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 from brickrt.runtime.thread_count import thread_count
@@ -80,7 +82,9 @@ def _check(request: BenchRequest) -> None:
         if peer not in PEERS:
             raise BrickError(f"--peers: '{peer}' is unknown: use some of {', '.join(PEERS)}")
     _check_inputs(request)
-    if request.output is not None:
+    if request.output is not None and request.model is not None:
+        check_files({"--output": request.output}, Path(request.model))
+    elif request.output is not None:
         check_writable(request.output)
 
 
@@ -109,6 +113,8 @@ def _subject(name: str, request: BenchRequest) -> BenchNetwork:
     inputs = request.inputs
     if isinstance(model, Path) and request.batch is not None:
         inputs = _in_batch(source, inputs, request.batch)
+    if request.output is not None:
+        FilesRead(all_files(input_files(source, inputs.files))).check("--output", request.output)
     feed, assumed = gather(source, inputs)
     return BenchNetwork(name, model, source, feed.arrays, assumed)
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
-
-from brickrt.cli.files import check_files, write_text
+from brickrt.cli.files import check_writable, write_text
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.requests import CompareRequest
 from brickrt.cli.terminal.browser import check_opened, open_page
 from brickrt.cli.terminal.text import printable, table
 from brickrt.dashboard.report.compare_page import write_comparison
 from brickrt.dashboard.report.compared_reports import ComparedLayers, RunReport, compared_layers, read_report
-from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.identity import FilesRead
 
 SHOWN, NAME = 14, 34  # rows of the table, and columns of a name
 
@@ -20,9 +18,8 @@ def command(request: CompareRequest) -> str:
     """Compares the reports; gives what is printed of that."""
     check_opened(request.opened, request.html, "--html")
     if request.html is not None:
-        check_files({"--html": request.html}, request.first)
-        if os.path.realpath(request.html) == os.path.realpath(request.second):
-            raise BrickError(f"--html {request.html}: is one of the reports: give another path")
+        FilesRead([request.first, request.second]).check("--html", request.html, "one of the reports")
+        check_writable(request.html)
     first, second = read_report(request.first), read_report(request.second)
     layers = compared_layers(first, second)
     if request.html is not None:

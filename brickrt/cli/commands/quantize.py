@@ -7,7 +7,7 @@ from pathlib import Path
 
 from brickrt.cli.files import check_files, write_whole
 from brickrt.cli.inputs.feeds import no_input
-from brickrt.cli.inputs.file_lists import input_files
+from brickrt.cli.inputs.file_lists import all_files, input_files, note_skipped
 from brickrt.cli.inputs.gather import check_images
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.samples import Samples
@@ -19,6 +19,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.quantization.quantize import quantize
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.identity import FilesRead
 
 
 def command(request: QuantizeRequest) -> str:
@@ -43,6 +44,7 @@ def command(request: QuantizeRequest) -> str:
             progress=progress,
         )
         write_whole(request.output, lambda file: file.write(made.proto.SerializeToString()))
+    note_skipped((*request.calibrate.files, *request.check))
     report = quantize_dict(request, source.name, len(samples), made)
     return to_json(report) if request.json else quantize_text(report, request.verbose)
 
@@ -51,5 +53,6 @@ def _samples(request: QuantizeRequest, source: SourceGraph, files: tuple[str, ..
     runs = input_files(source, files)
     if not runs:
         raise no_input(source.inputs)
+    FilesRead(all_files(runs)).check("--output", request.output)
     check_images(request.calibrate, runs)
     return Samples(source, runs, preprocessing(source, request.calibrate.image))

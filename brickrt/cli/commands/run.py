@@ -13,8 +13,8 @@ import numpy as np
 from brickrt.cli.commands import run_files
 from brickrt.cli.failure import Failure
 from brickrt.cli.inputs.feeds import Feed
-from brickrt.cli.inputs.file_lists import InputFiles, input_files
-from brickrt.cli.inputs.fitting_sizes import telling_sizes
+from brickrt.cli.inputs.file_lists import InputFiles, input_files, note_skipped
+from brickrt.cli.inputs.fitting_sizes import telling_sizes, types_of
 from brickrt.cli.inputs.gather import check_images, check_request
 from brickrt.cli.inputs.large_files import may_be_large
 from brickrt.cli.inputs.presets import preprocessing
@@ -24,7 +24,7 @@ from brickrt.cli.outputs.json_output import Json, to_json
 from brickrt.cli.outputs.run_report import latency_figures, run_dict, run_text
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.results.decisions import decided
-from brickrt.cli.results.result_files import ResultFiles, check_results, is_folder
+from brickrt.cli.results.result_files import ResultFiles, check_kept, check_results, is_folder
 from brickrt.cli.results.top_classes import top_classes, top_json
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.logs import shown_logs
@@ -54,7 +54,9 @@ class RepeatedRuns:
 def command(request: RunRequest) -> str | Failure:
     """Runs the model as often as asked; gives what is printed of it."""
     with shown_logs(request.verbose), leaving_out(GPU_ARRAYS):
-        return _ran(request)
+        result = _ran(request)
+    note_skipped(request.inputs.files)
+    return result
 
 
 def _ran(request: RunRequest) -> str | Failure:
@@ -80,6 +82,7 @@ def _ran(request: RunRequest) -> str | Failure:
         raise BrickError(
             f"--output {request.output}: several inputs have a result each: give a folder, as --output results/"
         )
+    check_kept(request, runs, list(source.outputs))
     several = len(runs) > 1 or (request.output is not None and is_folder(request.output))
     if runs and (several or run_files.is_stacked(source, runs)):
         return run_files.command(request, source, runs)
@@ -105,7 +108,7 @@ def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) 
         with reading_ahead(source, request.inputs, runs) as ahead:
             runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
             arrays, assumed = ahead.types()
-            with assuming(assumed), telling_sizes(source, arrays):
+            with assuming(assumed), telling_sizes(source, lambda: types_of(arrays)):
                 prepared = runtime.prepare(arrays)
             feed, assumed = ahead.read()
         progress("model", 0, 1)

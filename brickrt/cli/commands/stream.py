@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import os
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from brickrt.cli.inputs.file_lists import input_files, named_files
+from brickrt.cli.inputs.fitting_sizes import telling_sizes
 from brickrt.cli.inputs.large_files import is_of, may_be_large
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
 from brickrt.cli.requests import EngineRequest, RunRequest
-from brickrt.cli.results.decisions import decided
-from brickrt.cli.results.result_files import output_paths
+from brickrt.cli.results.decisions import decided, decision_of
+from brickrt.cli.results.result_files import check_kept, output_paths
 from brickrt.cli.terminal.interrupts import interruptible
-from brickrt.cli.terminal.text import note
+from brickrt.cli.terminal.text import BEGINS, note
 from brickrt.cli.terminal.watch_stream import WatchedStream
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph, load
@@ -23,13 +24,14 @@ from brickrt.graph.room import available_bytes
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.data_limit import data_limit
-from brickrt.runtime.stream.stream_files import opened_job
+from brickrt.runtime.stream.stream_files import going_on, opened_job
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport, Watch
@@ -51,16 +53,22 @@ def is_too_large(request: RunRequest) -> bool:
         source = decided(load(request.model), request.result)
         if preprocessing(source, request.inputs.image).resizes:
             return False
-        types = {}
-        for name, text in named_files(source, request.inputs.files).items():
-            tensor = source_of(source, name, text, Pixels())
-            types[name] = TensorType(tensor.shape, tensor.dtype)
-            tensor.close()
         pipeline = _pipeline(request.engine, None)
+        types = _types(source, named_files(source, request.inputs.files))
         plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
     except BrickError:
         return False  # the run in core takes it, or says what is wrong
     return in_core_bytes(plan) > FREE_SHARE * available_bytes()
+
+
+def _types(source: SourceGraph, files: dict[str, str]) -> dict[str, TensorType]:
+    """What the files are to the model. Raises BrickError where they do not fit."""
+    types = {}
+    for name, text in files.items():
+        tensor = source_of(source, name, text, Pixels())
+        types[name] = TensorType(tensor.shape, tensor.dtype)
+        tensor.close()
+    return types
 
 
 def command(request: RunRequest) -> str:
@@ -70,14 +78,14 @@ def command(request: RunRequest) -> str:
         raise BrickError(refused)
     if request.output is None:
         raise BrickError("--output is missing: a run band by band writes to files, such as --output out.zarr")
-    if os.path.realpath(request.output) == os.path.realpath(request.model):
-        raise BrickError(f"--output {request.output}: is the model itself: give another path")
+    FilesRead([request.model]).check("--output", Path(request.output), "the model itself")
     asked = request.stream
     if asked.dask is not None:
         from brickrt.cli.commands.cluster import cluster_run  # here: few runs need it
 
         source = load(request.model)
         paths = output_paths(list(source.outputs), Path(request.output))
+        check_kept(request, input_files(source, request.inputs.files), list(source.outputs))
         return cluster_run(request, source, paths, _plan_options(request.engine))
     watched = WatchedStream(request)
     with watched.progress() as progress:
@@ -85,6 +93,8 @@ def command(request: RunRequest) -> str:
         source = load(request.model)
         outputs = output_paths(list(source.outputs), Path(request.output))
         with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told) as job:
+            if asked.resume and not job.options.resume:
+                note(BEGINS)
             report = _run(job, outputs, asked.hard, watched)
     told = {"model": source.name, **report.to_dict(), **watched.figures()}
     watched.write(told)
@@ -99,18 +109,29 @@ def _opened(
     inputs = _files(source, request)
     stored = result.stored, result.stored_scale
     options = StreamOptions(asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch)
+    options = going_on(options, outputs)
     pixels = _pixels(source, request)
     if asked.window is None:
         joined = decided(source, result)
-        return opened_job(pipeline, joined, inputs, outputs, options, pixels, watch)
+        return _opened_bands(source, inputs, opened_job(pipeline, joined, inputs, outputs, options, pixels, watch))
     windows = window_options(asked.window, asked.overlap, asked.blend)
-    decision = Decision(result.argmax, result.threshold)
+    decision = Decision(*decision_of(source, result))
     return opened_windows(pipeline, source, inputs, windows, options, decision, pixels, watch)
 
 
+@contextmanager
+def _opened_bands(
+    source: SourceGraph, inputs: dict[str, str], opened: AbstractContextManager[StreamJob]
+) -> Iterator[StreamJob]:
+    """The job; where the network does not take images of this size, the error says which it takes."""
+    with telling_sizes(source, lambda: _types(source, inputs), ""), opened as job:
+        yield job
+
+
 def _files(source: SourceGraph, request: RunRequest) -> dict[str, str]:
-    """The file of each input. Raises BrickError where several are given."""
+    """The file of each input. Raises BrickError where several are given, or one would be written over."""
     runs = input_files(source, request.inputs.files)
+    check_kept(request, runs, list(source.outputs))
     if len(runs) > 1:
         raise BrickError("a run band by band takes one file for each input: leave the others out")
     found = {name: file for run in runs for name, file in run.files.items() if name is not None}
@@ -167,8 +188,6 @@ def _refusal(request: RunRequest) -> str:
         return f"--device {engine.device} runs nothing band by band: use cpu"
     if request.result.argmax is not None and request.result.threshold is not None:
         return "--argmax and --threshold exclude each other: leave one out"
-    if request.stream.window is not None and request.result.save is not None:
-        return "--save is of no use with --window: use --argmax 1 or --threshold X"
     return request.stream.refusal()
 
 

@@ -16,6 +16,7 @@ from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files.converted import as_kind, check_convertible
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.model_inputs import source_of
 from brickrt.runtime.files.source import BoxSource, is_zarr
@@ -74,7 +75,7 @@ def _read(source: SourceGraph, name: str | None, text: str, asked: Preprocessing
     if boxed:
         return {name: _boxes(source, name, text, asked, feed)}
     if outer.endswith(".npy"):
-        return {name: _as_small_float(read_npy(path), info)}
+        return {name: _as_taken(text, read_npy(path), info)}
     picture = images.read_image(path, name, info, asked)
     feed.picture = picture.pixels if feed.picture is None else feed.picture
     return {name: picture.array}
@@ -87,8 +88,7 @@ def _boxes(source: SourceGraph, name: str, text: str, asked: Preprocessing, feed
     layout = asked.layout or images.layout_of(info)
     fits = asked.resizes and info.shape is not None and len(info.shape) in (3, 4) and layout == "nchw"
     shape = (*info.shape[:-2], None, None) if fits and info.shape else info.shape
-    small = images.is_float(info.dtype) and info.dtype.itemsize < 4  # scaled as float32, converted in the end
-    read_as = TensorInfo(np.dtype(np.float32) if small or fits else info.dtype, shape)
+    read_as = TensorInfo(np.dtype(np.float32) if fits else info.dtype, shape)
     tensor = source_of(replace(source, inputs={**source.inputs, name: read_as}), name, text, asked.pixels())
     try:
         array = np.empty(tensor.shape, tensor.dtype)
@@ -127,15 +127,20 @@ def _from_archive(source: SourceGraph, name: str | None, path: Path) -> Arrays:
             raise InputError(f"{path}: is empty: save an array in it")
         arrays = {name: arrays.get(name, next(iter(arrays.values())))}
     known = {**source.inputs, **source.optional}
-    return {n: _as_small_float(array, _info(source, n)) if n in known else array for n, array in arrays.items()}
+    return {n: _as_taken(str(path), array, _info(source, n)) if n in known else array for n, array in arrays.items()}
 
 
-def _as_small_float(array: np.ndarray, info: TensorInfo) -> np.ndarray:
-    """.npy files hold bfloat16 and float8 as bytes without a type."""
+def _as_taken(file: str, array: np.ndarray, info: TensorInfo) -> np.ndarray:
+    """The numbers of a plain file in the type that the model takes, as runs band by band read them. Such files hold
+    bfloat16 and float8 as bytes without a type."""
+    kind = info.dtype
+    if kind is None or kind.hasobject or array.dtype.hasobject or array.dtype.kind in "SU":
+        return array
     nameless = array.dtype.kind == "V" and array.dtype.names is None
-    if nameless and info.dtype is not None and info.dtype.itemsize == array.dtype.itemsize:
-        return array.view(info.dtype)
-    return array
+    if nameless and kind.kind == "V" and kind.itemsize == array.dtype.itemsize:
+        return array.view(kind)
+    check_convertible(file, array.dtype, kind)
+    return as_kind(file, array, kind)
 
 
 def no_input(inputs: Mapping[str, TensorInfo]) -> InputError:

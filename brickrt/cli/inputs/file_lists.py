@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickrt.cli.inputs import images
+from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
@@ -27,6 +28,11 @@ class InputFiles:
 
     files: dict[str | None, str]
     main: str
+
+
+def all_files(runs: Sequence[InputFiles]) -> list[str]:
+    """The files that runs read."""
+    return [file for run in runs for file in run.files.values()]
 
 
 def input_files(source: SourceGraph, texts: Sequence[str]) -> list[InputFiles]:
@@ -65,7 +71,7 @@ def _by_input(source: SourceGraph, texts: Sequence[str]) -> dict[str | None, lis
     lists: dict[str | None, list[str]] = {}
     for text in texts:
         given, path = split(source, text)
-        if not Path(path).parts:
+        if not path:
             raise InputError(f"--input '{text}' names no file: write it as --input NAME=FILE")
         found = _expanded(path)
         name = given
@@ -98,6 +104,19 @@ def _in_folder(folder: Path) -> list[str]:
     if not known:
         raise InputError(f"{folder}: holds no file of {', '.join(FORMATS)}: give another folder")
     return sorted(map(str, known), key=_in_order)
+
+
+def note_skipped(texts: Sequence[str]) -> None:
+    """Says how many files of folders among options --input are of no kind that is read. Call it once nothing can fail:
+    an error is to be the only line."""
+    for text in texts:
+        path = text if Path(text).exists() else text.partition("=")[2]
+        folder = Path(path)
+        if not path or not folder.is_dir() or is_zarr(path):
+            continue
+        others = [p for p in folder.iterdir() if not (is_format(p.name) or p.name.startswith(".") or p.is_dir())]
+        if others:
+            note(f"{folder}: {len(others)} files of other kinds are skipped, such as {min(others).name}")
 
 
 def _in_order(path: str) -> list[tuple[int, str]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 import numpy as np
@@ -17,27 +17,37 @@ from brickrt.runtime.compiled.compiled_source import CompiledSource
 STEPS = (2, 4, 8, 16, 32, 64)
 """Of what open sizes are to be multiples."""
 
+WINDOWS = "--window N for windows of the image"
+RESIZED = "--resize HxW for pictures, "
+
 Types = Mapping[str, TensorType]
 
 
+def types_of(arrays: Mapping[str, np.ndarray]) -> Types | None:
+    """The types of arrays; None where one is none."""
+    if not all(isinstance(array, np.ndarray) for array in arrays.values()):
+        return None
+    return {name: TensorType(array.shape, array.dtype) for name, array in arrays.items()}
+
+
 @contextmanager
-def telling_sizes(source: SourceGraph, arrays: Mapping[str, np.ndarray]) -> Iterator[None]:
-    """An error that the network does not take images of this size also says the next larger one that it takes."""
+def telling_sizes(source: SourceGraph, given: Callable[[], Types | None], others: str = RESIZED) -> Iterator[None]:
+    """An error that the network does not take images of this size also says the next larger one that it takes. `given`
+    tells the types of inputs, None where they are not known, and `others` what brings images to another size beside
+    windows."""
     try:
         yield
     except InputError:  # the arrays are not what the model declares
         raise
     except BrickError as e:
-        known = not isinstance(source, CompiledSource) and all(isinstance(a, np.ndarray) for a in arrays.values())
-        types = {name: TensorType(a.shape, a.dtype) for name, a in arrays.items()} if known else {}
-        found = next_sizes(source, types) if known and not takes(source, types) else None
-        if found is None:
+        types = None if isinstance(source, CompiledSource) else given()
+        found = next_sizes(source, types) if types and not takes(source, types) else None
+        if types is None or found is None:
             raise
         step, larger = found
         sizes = ", ".join(f"{name} {extents_text(kind.shape)}" for name, kind in larger.items() if kind != types[name])
-        means = "--resize HxW for pictures, --window N for windows of the image"
         said = str(e).rstrip(".")
-        raise InputError(f"{said}; it takes {sizes}, multiples of {step}: {means}, or another file") from e
+        raise InputError(f"{said}; it takes {sizes}, multiples of {step}: {others}{WINDOWS}, or another file") from e
 
 
 def next_sizes(source: SourceGraph, types: Types) -> tuple[int, Types] | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.feeds import Arrays, Feed, no_input, read_feed
-from brickrt.cli.inputs.file_lists import ARRAYS, InputFiles, input_files
+from brickrt.cli.inputs.file_lists import ARRAYS, InputFiles, all_files, input_files
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.shapes import concrete_shapes
 from brickrt.cli.requests import InputRequest
@@ -36,7 +36,7 @@ def check_request(request: InputRequest) -> None:
 
 def check_images(request: InputRequest, runs: Sequence[InputFiles]) -> None:
     """Refuses options for images where none of the files is one."""
-    files = [file for run in runs for file in run.files.values()]
+    files = all_files(runs)
     if request.image.given() and all(file.lower().endswith(ARRAYS) for file in files):
         why = f": {Path(files[0]).parent} holds arrays only" if len(files) > 1 else ""
         raise InputError(f"{request.image.given()[0]} is of use with images only{why}: leave it out")

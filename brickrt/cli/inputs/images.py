@@ -16,7 +16,7 @@ from brickrt.cli.requests import ImageLayout
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
-from brickrt.runtime.files.tensors import unit_scale
+from brickrt.runtime.files.tensors import is_scaled, unit_scale
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -77,7 +77,7 @@ def _upright_size(image: Image) -> tuple[int, int]:
 
 def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -> None:
     assert info.dtype is not None
-    if not (is_float(info.dtype) or info.dtype == np.uint8) or (info.shape and len(info.shape) not in (2, 3, 4)):
+    if not (is_scaled(info.dtype) or info.dtype == np.uint8) or (info.shape and len(info.shape) not in (2, 3, 4)):
         raise InputError(f"{path}: input '{name}' {describe(info)} takes no image: give a .npy file")
     unfit = [option for option, value in (("--mean", asked.mean), ("--std", asked.std)) if value is not None]
     unfit += ["--scale"] if asked.scale not in (None, 1.0) else []
@@ -91,11 +91,6 @@ def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) 
         raise InputError(f"{path}: input '{name}' has {channels} channels, images have 1, 3 or 4: give a .npy file")
     if find_spec("PIL") is None:
         raise InputError(f'{path}: reading images needs Pillow: pip install "brickrt[images]"')
-
-
-def is_float(dtype: np.dtype) -> bool:
-    """Whether it is a type of floating-point numbers."""
-    return dtype.kind == "f" or dtype.name == "bfloat16"
 
 
 def layout_of(info: TensorInfo) -> ImageLayout:

@@ -100,6 +100,7 @@ def stream_text(told: Json) -> str:
             plan_text_of(told),
             f"peak     {size_text(told['peak_bytes'])} measured",
             *(() if "window" in told else (f"bands    {told['bands_run']} run of {told['bands']}",)),
+            *((f"values   {told['nonfinite']} not finite",) if told.get("nonfinite") else ()),
             f"time     {spent}",
             f"files    {size_text(told['bytes_read'])} read, {size_text(told['bytes_written'])} written",
             f"written  {printable(', '.join(written))}",

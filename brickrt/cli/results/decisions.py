@@ -18,18 +18,23 @@ GOLDEN = 0.618034  # steps of hue that stay apart for any number of labels
 
 
 def decided(source: SourceGraph, asked: ResultRequest) -> SourceGraph:
-    """The model with the step that was asked for behind its output: --argmax and --threshold as they say, --save the
-    greatest channel, or of one channel whether it is likelier than not. Raises BrickError."""
+    """The model with the step that was asked for behind its output. Raises BrickError."""
+    axis, threshold = decision_of(source, asked)
+    if axis is not None:
+        return with_argmax(source, axis)
+    return source if threshold is None else with_threshold(source, threshold)
+
+
+def decision_of(source: SourceGraph, asked: ResultRequest) -> tuple[int | None, float | None]:
+    """The axis of which the greatest is taken, or the threshold; None where none was asked for. --argmax and
+    --threshold are as they say; --save takes the greatest channel, or of one channel whether it is likelier than not.
+    Raises BrickError."""
     if asked.argmax is not None and asked.threshold is not None:
         raise BrickError("--argmax and --threshold exclude each other: leave one out")
     if isinstance(source, CompiledSource) and (asked.argmax, asked.threshold, asked.save) != (None, None, None):
         raise BrickError(f"{source.path}: is compiled, and takes no step more, such as labels: give the .onnx file")
-    if asked.argmax is not None:
-        return with_argmax(source, asked.argmax)
-    if asked.threshold is not None:
-        return with_threshold(source, asked.threshold)
-    if asked.save is None:
-        return source
+    if asked.argmax is not None or asked.threshold is not None or asked.save is None:
+        return asked.argmax, asked.threshold
     if len(source.outputs) != 1:
         raise BrickError(f"--save {asked.save}: the model has {len(source.outputs)} outputs: only one is taken")
     name, info = next(iter(source.outputs.items()))
@@ -37,8 +42,8 @@ def decided(source: SourceGraph, asked: ResultRequest) -> SourceGraph:
     if not isinstance(channels, int):
         raise BrickError(f"--save {asked.save}: '{name}' does not say its channels: add --argmax 1, or --threshold X")
     if channels > 1:
-        return with_argmax(source, 1)
-    return with_threshold(source, 0.5 if gives_probabilities(source) else 0.0)
+        return 1, None
+    return None, 0.5 if gives_probabilities(source) else 0.0
 
 
 def gives_probabilities(source: SourceGraph) -> bool:

@@ -8,6 +8,7 @@ import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -15,15 +16,16 @@ import numpy as np
 
 from brickrt.cli.files import check_writable, write_whole
 from brickrt.cli.inputs.feeds import Feed
-from brickrt.cli.inputs.file_lists import InputFiles
+from brickrt.cli.inputs.file_lists import InputFiles, all_files
 from brickrt.cli.inputs.images import SUFFIXES as IMAGES
 from brickrt.cli.inputs.presets import Preprocessing
-from brickrt.cli.requests import ResultRequest
+from brickrt.cli.requests import ResultRequest, RunRequest
 from brickrt.cli.results.arrays import write_output
 from brickrt.cli.results.decisions import overlay
 from brickrt.cli.results.pictures import SUFFIXES, PixelScale, planes_of, write_picture
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.files.source import BoxSource, is_zarr
 from brickrt.runtime.files.tensors import as_file
@@ -73,6 +75,21 @@ def check_results(output: str, outputs: Mapping[str, TensorInfo]) -> None:
         check_writable(Path(str(path).partition("::")[0]))
 
 
+def check_kept(request: RunRequest, runs: Sequence[InputFiles], names: Sequence[str]) -> None:
+    """Refuses, before anything runs, to write over the model or a file that the run reads. Results in a folder, whose
+    names come from the inputs, are looked at one by one."""
+    files = list(request.files().items())
+    if request.output is not None:
+        del files[0]
+        path = Path(request.output)
+        results = () if is_folder(request.output) else (path, *output_paths(names, path).values())
+        files += [("--output", one) for one in results]
+    model, read = FilesRead([request.model]), FilesRead([*request.lists(), *all_files(runs)])
+    for option, path in files:
+        model.check(option, path, "the model itself")
+        read.check(option, path)
+
+
 @dataclass(frozen=True)
 class ResultFiles:
     """Writes results to `output`, or one for each of `runs` below it; `asked` is what is made of them, `image` what was
@@ -92,11 +109,17 @@ class ResultFiles:
             write_output(path, self._arrays(feed, outputs))
             return [path]
         paths = output_paths(list(outputs), path)
+        for one in paths.values():
+            self._read.check("--output", one)
         for name, value in outputs.items():
             if not isinstance(value, np.ndarray):
                 raise BrickError(f"--output {path}: the output '{name}' is no tensor: use .npz")
             self._write_one(paths[name], name, value, feed)
         return list(paths.values())
+
+    @cached_property
+    def _read(self) -> FilesRead:
+        return FilesRead(all_files(self.runs))
 
     @property
     def _plain(self) -> bool:
@@ -140,9 +163,7 @@ class ResultFiles:
             if NAME not in self.output:
                 path = path / f"{name}{_suffix(given, feed, outputs)}"
             path.parent.mkdir(parents=True, exist_ok=True)
-        taken = {os.path.realpath(file.partition("::")[0]) for file in given.files.values()} if given else set()
-        if os.path.realpath(path) in taken:
-            raise BrickError(f"{path}: is an input of this run: give another --output")
+        self._read.check("--output", path)
         return path
 
 

@@ -9,6 +9,8 @@ from io import StringIO
 
 WIDE = 100_000  # columns of a table that is written to a file, where rows stay whole
 
+BEGINS = "there is no run to go on with: this one begins at the start"  # with --resume
+
 
 def note(message: str) -> None:
     """One line on standard error, whatever the message holds."""

@@ -98,11 +98,14 @@ def test_missing_peers_take_one_line(call, models, monkeypatch):
         ("{models}/conv.onnx --strategy fast", "--strategy"),
         ("{models}/conv.onnx --brick 0", "brick"),
         ("{models}/conv.onnx --output {models}", "folder"),
+        ("{models}/conv.onnx --output {models}/./conv.onnx", "is the model itself"),
+        ("{models}/conv.onnx --input {models}/x.npy --output {models}/x.npy", "is an input of this run"),
         ("--zoo --size 3", "--size"),
         ("--zoo --input x.npy", "--input"),
     ],
 )
 def test_bench_refuses(call, models, words, named):
+    np.save(models / "x.npy", np.zeros((1, 3, 8, 8), np.float32))
     called = call("bench", *words.format(models=models).split())
     assert called.code == 2 and called.out == "" and called.err.count("\n") == 1, called.err
     assert named in called.err

@@ -61,6 +61,8 @@ def test_batches_are_filled_and_others_checked(folder, call):
         ("model.onnx --calibrate empty -o q.onnx", "empty: holds no file of"),
         ("model.onnx --calibrate none/ -o q.onnx", "none/: no such file"),
         ("model.onnx --calibrate photos -o model.onnx", "is the model itself"),
+        ("model.onnx --calibrate photos -o photos/p0.png", "is an input of this run"),
+        ("model.onnx --calibrate photos --check wide.npy -o wide.npy", "is an input of this run"),
         ("model.onnx --calibrate photos -o q.onnx --method best", "use one of minmax, entropy, percentile"),
         ("model.onnx --calibrate photos -o q.onnx --sqnr nan", "--sqnr nan is no ratio"),
         ("model.onnx --calibrate photos -o q.onnx --resize 9x9 --keep x", "no layer is called 'x'"),

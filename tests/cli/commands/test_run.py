@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -127,3 +128,31 @@ def test_traffic_is_modelled_for_who_reads_it_alone(call, models, monkeypatch):
     words = ("run", models / "conv.onnx", "--random", "--device", "cpu")
     assert "latency" in call(*words).out and not asked
     assert "beyond" in call(*words, "-v").out and asked
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--trace ./x.npy", "--trace x.npy: is an input of this run"),
+        ("--report hard.npy", "--report hard.npy: is an input of this run"),
+        ("--output hard.npy", "--output hard.npy: is an input of this run"),
+        ("--output y.npy --trace m.onnx", "--trace m.onnx: is the model itself"),
+        ("--top 1 --labels names.txt --report names.txt", "--report names.txt: is an input of this run"),
+        ("--output hard.npy --max-memory 64GiB", "--output hard.npy: is an input of this run"),
+        ("--output y.npy --max-memory 64GiB --report x.npy", "--report x.npy: is an input of this run"),
+        ("--output hard.npy --window 8", "--output hard.npy: is an input of this run"),
+        ("--output x.zarr --dask local:1 --input x.zarr/a", "--output x.zarr: holds an input of this run"),
+    ],
+)
+def test_no_option_writes_over_what_is_read(call, tmp_path, monkeypatch, words, said):
+    monkeypatch.chdir(tmp_path)
+    conv_model(tmp_path / "m.onnx")
+    np.save("x.npy", numbers(1, 3, 8, 8))
+    os.link("x.npy", "hard.npy")
+    Path("names.txt").write_text("a\nb\nc\nd\n")
+    Path("x.zarr", "a").mkdir(parents=True)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
+    given = () if "--input" in words else ("--input", "x.npy")
+    called = call("run", "m.onnx", *given, *words.split())
+    assert called.code == 2 and called.out == "" and said in called.err and called.err.count("\n") == 1, called.err
+    assert before == {path: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import nibabel
 import numpy as np
 import pytest
@@ -65,6 +67,14 @@ def test_a_file_of_another_size_fails_alone(call, folder):
     assert len(list((folder / "out").iterdir())) == 3
 
 
+def test_files_of_other_kinds_are_counted(call, folder):
+    for name in ("notes.txt", "data.csv", ".hidden.txt"):
+        (folder / "in" / name).touch()
+    called = call("run", "one.onnx", *RUN, "in", "--quiet")
+    assert called.code == 0
+    assert called.err == "brickrt: in: 2 files of other kinds are skipped, such as data.csv\n"
+
+
 def test_names_that_clash_keep_their_ends(call, folder):
     Image.fromarray(PIXELS[2]).save("in/p0.bmp")
     assert call("run", "one.onnx", *RUN, "in", "--output", "out/").code == 0
@@ -76,6 +86,15 @@ def test_inputs_are_never_written_over(call, folder):
     called = call("run", "one.onnx", *RUN, "in", "--output", "in/")
     assert called.code == 1 and called.err.count("is an input of this run") == 3
     np.testing.assert_array_equal(np.asarray(Image.open("in/p0.png")), PIXELS[0])
+
+
+def test_the_input_of_another_run_is_not_written_over_either(call, folder):
+    (folder / "more").mkdir()
+    os.rename("in/p0.png", "more/p0.png")
+    os.symlink("more/p0.png", "p1.png")
+    called = call("run", "one.onnx", *RUN, "in", "--input", "more", "--output", "{}.png")
+    assert called.code == 1 and called.err.count("p1.png: is an input of this run") == 1
+    np.testing.assert_array_equal(np.asarray(Image.open("more/p0.png")), PIXELS[0])
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,11 @@ import tifffile
 import zarr
 
 from brickrt.cli.commands import stream
-from brickrt.cli.inputs import large_files, parse
+from brickrt.cli.inputs import large_files
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream.choose_bands import MIB
 from brickrt.runtime.files.journal import journal_path
+from brickrt.runtime.memory_amount import memory_amount
 from brickrt.runtime.stream import spill_planning
 from brickrt.runtime.stream.stream_planning import STEP
 from tests.runtime.stream.helpers import pixels, pools, two_layers
@@ -44,13 +45,13 @@ RUN = ("run", "m.onnx", "--input", "x.npy", "--output")
     [("1GiB", 2**30), ("700MiB", 700 * 2**20), ("2G", 2**31), ("1e9", 10**9), ("1.5 gb", 15 * 10**8), ("64k", 2**16)],
 )
 def test_sizes(text, size):
-    assert parse.memory("--max-memory", text) == size
+    assert memory_amount("--max-memory", text) == size
 
 
 @pytest.mark.parametrize("text", ["", "much", "-1GiB", "0", "1QiB", "1e30", "nan", "GiB"])
 def test_what_is_no_size(text):
     with pytest.raises(BrickError, match="is no amount of memory: write it as --max-memory 1GiB"):
-        parse.memory("--max-memory", text)
+        memory_amount("--max-memory", text)
 
 
 def test_as_in_core(call, files):
@@ -126,7 +127,6 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
     [
         (["y.npy", "--max-memory", "1MiB"], "1 MiB of memory are not enough: the least that would do is"),
         (["y.npy", "--max-memory", "lots"], "--max-memory 'lots' is no amount of memory"),
-        (["y.npy", "--resume"], "there is no such journal of a run to go on with"),
         (["y.npy", "--as", "uint9"], "--as 'uint9' is impossible"),
         (["y.npy", "--argmax", "7"], "--argmax 7: the output 'y' has the axes 0 to 3"),
         (["y.npy", "--argmax", "1", "--threshold", "0"], "--argmax and --threshold exclude each other"),
@@ -144,7 +144,6 @@ def test_tiff_in_zarr_out_needs_no_option(call, files):
         (["y.npy", "--window", "64", "--blend", "flat"], "--blend 'flat' is impossible: use one of gaussian, constant"),
         (["y.npy", "--window", "32"], "windows of 32x32: the network takes 64x64: give that as the window"),
         (["y.npy", "--window", "64", "--max-memory", "9MiB"], "9 MiB of memory are not enough for windows of 64x64"),
-        (["y.npy", "--window", "64", "--resume"], "there is no such journal of a run to go on with"),
         (["y.npy", *BANDS, "--top", "5"], "--top is of no use in a run band by band"),
         (["y.npy", *BANDS, "--save", "overlay"], "--save overlay is of no use in a run band by band"),
         (["y.npy", *BANDS, "--preset", "imagenet"], "--preset imagenet resizes images"),
@@ -321,3 +320,50 @@ def test_on_a_cluster_of_this_machine(call, files):
 def test_clusters_that_are_none(call, files, options, said):
     called = call(*RUN, "y.zarr", *options)
     assert called.code and said in called.err and len(called.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "way", [BANDS, ("--window", "64"), ("--dask", "local:1", "--threads", "1")], ids=lambda w: w[0]
+)
+def test_a_run_that_never_got_so_far_is_begun(call, files, way):
+    """Scripts may say --resume always: a run may be killed while it plans. What is finished is not written over."""
+    out = "y.zarr" if way[0] == "--dask" else "y.npy"
+    called = call(*RUN, out, *way, "--resume", "--quiet")
+    assert called.code == 0
+    assert called.err == "brickrt: there is no run to go on with: this one begins at the start\n"
+    before = os.stat(out).st_mtime_ns
+    called = call(*RUN, out, *way, "--resume")
+    assert called.code == 2 and called.err.count("\n") == 1 and os.stat(out).st_mtime_ns == before
+    assert f"{out}: is there, and there is no run of it to go on with: leave out --resume to write it" in called.err
+
+
+@pytest.mark.parametrize("way", [BANDS, ("--window", "64")], ids=["bands", "windows"])
+def test_values_that_are_not_finite_are_told(call, files, way):
+    """As in core; those that were there before they are stored as bytes."""
+    called = call(*RUN, "y.npy", *way)
+    assert called.code == 0 and "not finite" not in called.out
+    given = pixels()
+    given[0, 0, 20, 30], given[0, 1, 50, 3] = np.nan, np.inf
+    np.save("x.npy", given)
+    assert call(*RUN, "y.npy").code == 0
+    count = int((~np.isfinite(np.load("y.npy"))).sum())
+    assert 25 < count < 1000
+    called = call(*RUN, "bytes.npy", "--as", "uint8:9", *way)
+    assert called.code == 0 and f"values   {count} not finite" in called.out
+    assert told(call(*RUN, "bands.npy", *way, "--json"))["nonfinite"] == count
+
+
+def test_labels_of_blended_windows(call, files):
+    assert call(*RUN, "labels.npy", "--window", "64", "--save", "labels").code == 0
+    assert call(*RUN, "classes.npy", "--window", "64", "--argmax", "1").code == 0
+    labels = np.load("labels.npy")
+    assert labels.dtype == np.uint8 and len(np.unique(labels)) == 5
+    np.testing.assert_array_equal(labels, np.load("classes.npy"))
+
+
+def test_a_damaged_input_leaves_nothing_that_is_of_no_use(call, files):
+    tifffile.imwrite("x.tif", np.zeros((64, 64, 3), np.uint8), rowsperstrip=8, photometric="rgb")
+    os.truncate("x.tif", os.path.getsize("x.tif") // 3)
+    called = call("run", "m.onnx", "--input", "x.tif", "--output", "y.npy", *BANDS)
+    assert called.code == 2 and "x.tif: is cut off" in called.err and "--resume" not in called.err
+    assert sorted(path.name for path in files.iterdir()) == ["m.onnx", "x.npy", "x.tif"]

@@ -64,7 +64,8 @@ def _bad_arrays(folder: Path) -> None:
     good = np.zeros((1, 3, 8, 8), np.float32)
     np.save(folder / "good.npy", good)
     np.save(folder / "flat.npy", good.reshape(-1))
-    np.save(folder / "double.npy", good.astype(np.float64))
+    np.save(folder / "complex.npy", good.astype(np.complex64))
+    np.save(folder / "nameless.npy", good.view("V4"))
     np.save(folder / "wide.npy", np.zeros((1, 3, 8, 9), np.float32))
     np.save(folder / "four.npy", np.zeros((1, 4), np.float32))
     np.save(folder / "pickled.npy", np.array([{"a": 1}], object), allow_pickle=True)
@@ -115,7 +116,8 @@ INPUTS = [
     (["conv.onnx", "--input", ""], "names no file"),
     (["conv.onnx", "--input", "z=good.npy"], "'z'"),
     (["conv.onnx", "--input", "flat.npy"], "dimensions"),
-    (["conv.onnx", "--input", "double.npy"], "float64"),
+    (["conv.onnx", "--input", "complex.npy"], "complex.npy: holds complex64, the model takes float32: convert"),
+    (["conv.onnx", "--input", "nameless.npy"], "nameless.npy: holds 4 bytes an element without a type"),
     (["conv.onnx", "--input", "wide.npy"], "dimension 3"),
     (["conv.onnx", "--input", "good.npy", "--input", "x=good.npy"], "twice"),
     (["conv.onnx", "--input", "pickled.npy"], "pickled"),

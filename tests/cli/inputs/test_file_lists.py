@@ -25,6 +25,13 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
+@pytest.mark.parametrize("text", [".", "./", "x=."])
+def test_the_current_folder(folder, monkeypatch, text):
+    monkeypatch.chdir(folder / "in")
+    runs = input_files(load(folder / "one.onnx"), [text])
+    assert [run.main for run in runs] == ["a2.png", "a10.png", "b.npy", "v.zarr"]
+
+
 @pytest.mark.parametrize(
     ("texts", "found"),
     [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from onnx import helper
 
-from brickrt.cli.inputs.fitting_sizes import next_sizes, takes, telling_sizes
+from brickrt.cli.inputs.fitting_sizes import next_sizes, takes, telling_sizes, types_of
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.ops.types import TensorType
@@ -49,9 +50,17 @@ def test_the_error_names_the_size_that_goes(call, halving, tmp_path):
     assert "Add node" in called.err and "; it takes x 1×2×12×16, multiples of 4: --resize HxW" in called.err
 
 
+def test_bands_name_it_too(call, halving, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((1, 2, 9, 13), np.float32))
+    words = ("run", halving, "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--max-memory", "64GiB")
+    called = call(*words)
+    assert called.code == 2 and len(called.err.splitlines()) == 1 and [*tmp_path.iterdir()] == [tmp_path / "x.npy"]
+    assert "; it takes x 1×2×12×16, multiples of 4: --window N for windows of the image, or another" in called.err
+
+
 def test_other_errors_stay_as_they_are(source):
     fits, wrong = ({"x": np.zeros(shape, np.float32)} for shape in ((1, 2, 8, 8), (1, 3, 9, 9)))
     for arrays, error in ((fits, BrickError("something else")), (wrong, InputError("input 'x' has 3 channels"))):
-        with pytest.raises(BrickError) as caught, telling_sizes(source, arrays):
+        with pytest.raises(BrickError) as caught, telling_sizes(source, partial(types_of, arrays)):
             raise error
         assert caught.value is error

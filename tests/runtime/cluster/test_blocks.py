@@ -8,13 +8,15 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+import tifffile
 
 from brickrt import load
+from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cluster.blocks import EFFICIENCY, SECONDS, block_chunks, block_lengths, cut_blocks, sweep_flops
-from brickrt.runtime.cluster.cluster_job import cut_plan
+from brickrt.runtime.cluster.cluster_job import ClusterInput, cut_plan
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_planning import whole_graph
@@ -85,3 +87,14 @@ def test_few_bands_are_shared_by_all_workers():
     stream = stream_of("unet", 8)
     schedule = stream.sweeps[0].schedule
     assert block_lengths(stream, schedule.bands - schedule.ahead, 1e6) == (1,)
+
+
+def test_workers_read_pictures_as_one_process_does(tmp_path):
+    """Whole numbers of TIFF files become 0 to 1 on the command line."""
+    tifffile.imwrite(tmp_path / "x.tif", np.full((8, 9, 3), 51, np.uint8))
+    info, out = TensorInfo(np.dtype(np.float32), (1, 3, None, None)), np.empty((1, 3, 8, 9), np.float32)
+    for images, value in ((True, 0.2), (False, 51)):
+        source = ClusterInput(str(tmp_path / "x.tif"), images=images).open("x", info)
+        source.read((0, 0, 0, 0), out)
+        source.close()
+        np.testing.assert_allclose(out, value)

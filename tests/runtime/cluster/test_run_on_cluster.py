@@ -142,8 +142,10 @@ def test_refusals(cases, client, tmp_path: Path):
     case, _ = cases["unet"]
     with pytest.raises(BrickError, match=r"workers of a cluster write Zarr together: give a name that ends in \.zarr"):
         case.run(client, tmp_path / "y.npy")
-    with pytest.raises(BrickError, match="no records of a run to go on with"):
-        case.run(client, tmp_path / "y.zarr", resume=True)
+    (tmp_path / "there.zarr").mkdir()
+    with pytest.raises(BrickError, match="is there, and there is no run of it to go on with"):
+        case.run(client, tmp_path / "there.zarr", resume=True)
+    (tmp_path / "there.zarr").rmdir()
     with pytest.raises(BrickError, match="more than a worker may have before it is paused, 1556 MiB"):
         case.run(client, tmp_path / "y.zarr", max_memory=2**31)
     with pytest.raises(BrickError, match="memory are not enough: the least that would do is"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
 
 import h5py
 import nibabel
@@ -12,6 +13,8 @@ import pytest
 import tifffile
 import zarr
 
+from brickrt.graph.errors import BrickError
+from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import as_tensor
 from tests.runtime.files.helpers import values
@@ -100,3 +103,21 @@ def test_objects_are_sampled():
     first = identity(Held(array))
     array[-1, -1, -1] += 1
     assert identity(Held(array)) != first
+
+
+def test_what_is_read_is_not_written_over_by_any_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.zarr" / "c").mkdir(parents=True)
+    for name in ("x.h5", "other.npy", "a.zarr/zarr.json"):
+        (tmp_path / name).touch()
+    os.link("x.h5", "hard")
+    os.symlink("x.h5", "soft")
+    os.symlink("a.zarr", "b.zarr")
+    read = FilesRead(["x.h5::y", Path("a.zarr/c"), "absent.npy", "s3://bucket/x.zarr", None])
+    for name in ("x.h5", "./x.h5", "a.zarr/../x.h5", "hard", "soft", tmp_path / "x.h5", "a.zarr/c/0", "b.zarr/c"):
+        with pytest.raises(BrickError, match=r"^--trace .*: is an input of this run: give another path$"):
+            read.check("--trace", name)
+    with pytest.raises(BrickError, match=r"b\.zarr: holds an input of this run"):
+        read.check("--output", "b.zarr")
+    for name in ("other.npy", "absent.npy", "x.h5.npy", "a.zarr/d", "a.zarr/zarr.json", "no/folder/y.npy"):
+        read.check("--output", name)

@@ -11,6 +11,7 @@ from brickrt.cli.inputs.images import read_image
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files import boxes, tensors
 from brickrt.runtime.files.formats import chunked
 from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import as_file, as_tensor, unit_scale
@@ -82,11 +83,28 @@ def test_whole_numbers_become_floats_as_they_are_or_up_to_one():
         ("u1", {"scale": 0.5}, "the model takes uint8, which is not scaled: leave scale, mean and std out"),
         ("f4", {"mean": (1.0, 2.0)}, "mean has 2 numbers for 3 channels: give 1 or 3"),
         ("i4", {}, "holds float64, the model takes int32: convert the file"),
+        ("bool", {}, "holds float64, the model takes bool: convert the file"),
     ],
 )
 def test_conversions_that_make_no_sense_are_refused(dtype, options, said):
     with pytest.raises(InputError, match=said):
         as_tensor(open_source(np.zeros((9, 7, 3))), (1, 3, None, None), dtype, **options)
+
+
+def test_floats_of_16_bits_are_scaled_and_shifted_as_32(monkeypatch):
+    stored = values((9, 7, 3), "u1")
+    options = {"scale": 1 / 255, "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.25, 0.3)}
+    want = np.empty((1, 3, 9, 7), np.float32)
+    as_tensor(open_source(stored), want.shape, "f4", **options).read((0, 0, 0, 0), want)
+    monkeypatch.setattr(tensors, "pieces", lambda extents, itemsize: boxes.pieces(extents, itemsize, 40))
+    check_reads(as_tensor(open_source(stored), want.shape, "f2", **options), want.astype(np.float16))
+
+
+def test_whole_numbers_that_do_not_fit_are_no_others():
+    source = as_tensor(open_source(np.array([[3, 255], [256, 0]])), (2, 2), np.uint8)
+    source.read((0, 0), np.empty((1, 2), np.uint8))
+    with pytest.raises(InputError, match="holds 256, the model takes uint8, which has no such: convert the file"):
+        source.read((1, 0), np.empty((1, 2), np.uint8))
 
 
 def test_the_axis_of_a_sweep_is_handed_on(tmp_path):

@@ -26,6 +26,10 @@ from tests.runtime.session.test_runtime import check, sample, small_net
         ({"threads": True}, "threads True"),
         ({"threads": "two"}, "threads 'two'"),
         ({"isa": "sse"}, "'sse'"),
+        ({"isa": ["avx2"]}, "isa is a list"),
+        ({"exact": "no"}, "exact 'no'"),
+        ({"progress": 3}, "progress is a int: give a function"),
+        ({"watch": "x"}, "watch is a str: give a function, or an Observer"),
     ],
     ids=str,
 )

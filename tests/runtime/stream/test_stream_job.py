@@ -56,7 +56,8 @@ def test_api_takes_arrays_and_paths(tmp_path):
         assert isinstance(report, brickrt.StreamReport) and report.bytes_read >= pixels().nbytes
         assert report.bytes_written == wanted.nbytes and report.bands == report.all_bands
         np.testing.assert_allclose(np.load(report.outputs["y"]), wanted, rtol=1e-5, atol=1e-5)
-    runtime.stream(pixels(), tmp_path / "c.npy", max_memory=PLENTY, stored="uint8", scale=40)
+    report = runtime.stream(pixels(), tmp_path / "c.npy", max_memory="64GiB", stored="uint8", scale=40)
+    assert report.limit == PLENTY == 2**36
     np.testing.assert_allclose(np.load(tmp_path / "c.npy"), np.clip(np.rint(wanted * 40), 0, 255), atol=1)
 
 
@@ -83,9 +84,18 @@ def test_quantized_layers_are_multiplied_as_integers_in_bands_too(tmp_path):
         (pixels(), {"no": "y.npy"}, {}, "has the outputs 'y': 'no' is none of them"),
         (pixels(), {}, {}, "has the outputs 'y': some are missing"),
         (pixels(), "y.npy", {"max_memory": 0}, "max_memory 0 is impossible: give a number of bytes"),
+        (pixels(), "y.npy", {"max_memory": "lots"}, "max_memory 'lots' is no amount of memory: write it as"),
+        (pixels(), "y.npy", {"max_memory": 2.5e9}, "max_memory 2500000000.0 is impossible"),
+        (pixels(), "y.npy", {"scale": "2"}, "scale '2' is impossible: give a finite number"),
+        (pixels(), "y.npy", {"stored": 3}, "3 is no type: use uint8"),
+        (pixels(), "y.npy", {"scratch": 3}, "scratch is a int: give the path of a folder"),
+        (pixels(), "y.npy", {"resume": "yes"}, "resume 'yes' is impossible: give True or False"),
+        (pixels(), "y.npy", {"window": 64, "overlap": "half"}, "overlap 'half' is impossible"),
         (pixels(), "y.npy", {"stored": "uint9"}, "'uint9' is no type: use uint8"),
         (pixels(), "y.npy", {"scale": float("nan")}, "scale nan is impossible"),
         (pixels()[:, :2], "y.npy", {}, "has the shape"),
+        (pixels(), np.empty((1, 5, 64, 64)), {}, "output 'y' is a ndarray: give the path of the file to write"),
+        (pixels(), {"y": None}, {}, "output 'y' is a NoneType: give the path of the file to write"),
         ("absent.npy", "y.npy", {}, "absent.npy: no such file"),
         (pixels(), "y.png", {}, "y.png: is none of"),
     ],
@@ -97,6 +107,14 @@ def test_what_makes_no_sense_is_refused_in_one_line(inputs, outputs, options, re
         runtime.stream(inputs, outputs, **{"max_memory": PLENTY, **options})
     assert "\n" not in str(error.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_inputs_are_not_written_over(tmp_path):
+    path = tmp_path / "x.npy"
+    np.save(path, pixels())
+    with pytest.raises(BrickError, match=r"output 'y' .*x\.npy: is an input of this run: give another path"):
+        brickrt.Runtime(two_layers(), device="cpu").stream(path, str(path), max_memory=PLENTY)
+    np.testing.assert_array_equal(np.load(path), pixels())
 
 
 def test_below_the_least_is_refused_with_the_least(tmp_path):
