@@ -17,7 +17,6 @@ from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.output_elements import output_elements
 from brickrt.graph.host.work import integers_of, memory_of, seconds_of
-from brickrt.graph.host.working_bytes import working_bytes
 from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
 from brickrt.graph.time_budget import TooLong, at_every_call
 
@@ -109,6 +108,8 @@ def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool
     if allowed is not None:
         read = sum(memory_of(x) for x in given)
         wide = max((memory_of(x) // max(1, x.size) for x in given), default=8)
+        from brickrt.graph.host.working_bytes import working_bytes  # with operators, and ONNX's reference under them
+
         between = working_bytes(proto, arrays, elements * wide, read)
         if between > ALWAYS:
             require_bytes(between, f"{what}, with all that it needs while it computes,")
