@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +19,7 @@ ROOM = 4  # times as much address space as memory that may grow needs at first
 WORTH_HUGE = 2**20  # bytes from which huge pages pay: a processor's have 2 MiB, all of which the system clears at once
 FIRST = 2**19  # bytes that a pool takes at first, in small pages
 PART = 2**24  # bytes of which it pays that a thread has the pages: up to 40 ms where a host has to find them
+WORTH_ALIGNING = 2**14  # bytes of an output
 PAGE = 4096  # bytes, or a divisor of them where pages are larger
 
 
@@ -26,6 +28,13 @@ def aligned_empty(nbytes: int) -> np.ndarray:
     raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     start = -raw.ctypes.data % ALIGNMENT
     return raw[start : start + nbytes]
+
+
+def output_array(shape: tuple[int, ...], dtype: np.dtype) -> np.ndarray:
+    """An array that a program writes and a caller keeps, not initialised. Large ones of NumPy begin 16 bytes behind a
+    line of the cache, so that each vector that is stored crosses two lines, and takes two to three times as long."""
+    nbytes = math.prod(shape) * dtype.itemsize
+    return np.empty(shape, dtype) if nbytes < WORTH_ALIGNING else aligned_empty(nbytes).view(dtype).reshape(shape)
 
 
 class Pages:

@@ -19,6 +19,7 @@ from brickrt.graph.specialize.stages import Stage
 from brickrt.ops.types import TensorType
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.cpu.memory import output_array
 from brickrt.runtime.execution.control.subgraph_runner import SubgraphRunner, has_bodies
 from brickrt.runtime.execution.given_outputs import check_given
 from brickrt.runtime.execution.host_node_run import HostNodeRun
@@ -128,7 +129,7 @@ class Execution:
         """An array for a program to write."""
         if name in self.given:
             return check_given(name, self.given[name], kind)
-        return self.arrays.empty(kind, self.stream) if self.arrays else np.empty(kind.shape, kind.dtype)
+        return self.arrays.empty(kind, self.stream) if self.arrays else output_array(kind.shape, kind.dtype)
 
     def on_host(self, name: str) -> Any:
         """A value as host nodes take it."""

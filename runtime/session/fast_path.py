@@ -14,6 +14,7 @@ from brickrt.graph.errors import last_resort
 from brickrt.graph.onnx_import.shared_arrays import shared_array
 from brickrt.runtime import events
 from brickrt.runtime.arrays import DeviceArrays, on_device
+from brickrt.runtime.cpu.memory import output_array
 from brickrt.runtime.execution.execution import run_watched
 from brickrt.runtime.execution.given_outputs import check_given
 from brickrt.runtime.execution.report import StageRun
@@ -176,7 +177,9 @@ class FastPath:
         try:
             if arrays is not None:
                 return [arrays.empty(kind, stream) for kind in self._made]
-            return [slots[k] if k in slots else np.empty(kind.shape, kind.dtype) for k, kind in enumerate(self._made)]
+            return [
+                slots[k] if k in slots else output_array(kind.shape, kind.dtype) for k, kind in enumerate(self._made)
+            ]
         except MemoryError:
             with last_resort(lambda: f"making room for the outputs {', '.join(name for name, _ in self._outputs)}"):
                 raise

@@ -15,6 +15,7 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.run_host_node import outer_names
 from brickrt.graph.specialize.body_stage import passed_through
 from brickrt.graph.specialize.stages import Stage
+from brickrt.runtime.cpu.memory import output_array
 from brickrt.runtime.execution.host_node_run import HostNodeRun
 from brickrt.runtime.execution.kept_programs import KeptPrograms
 from brickrt.runtime.execution.report import StageRun
@@ -94,7 +95,7 @@ class Rounds:
         for name, shape, dtype in made:
             slot = slots.get(name)
             if slot is None or slot.shape != shape or slot.dtype != dtype:
-                slot = np.empty(shape, dtype)
+                slot = output_array(shape, dtype)
             outputs.append(slot)
         started = time.perf_counter()
         self.watch.program = program

@@ -10,15 +10,18 @@ from weakref import ref
 import numpy as np
 import pytest
 
+import brickrt
 import brickrt.runtime.cpu.memory as memory_module
 from brickrt import zoo
 from brickrt.runtime.cpu.engine_memory import EngineMemory, PackedConstants
-from brickrt.runtime.cpu.memory import CHUNK, FIRST, PAGE, ROOM, WORTH_HUGE
+from brickrt.runtime.cpu.memory import CHUNK, FIRST, PAGE, ROOM, WORTH_ALIGNING, WORTH_HUGE, output_array
 from brickrt.runtime.cpu.working_memory import Buffers, Need, WorkingMemory
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.described import plan_for
 
 SIDES = (16, 24, 40)
+
+LINE = 64  # bytes of the cache
 
 
 def network():
@@ -190,3 +193,19 @@ def test_every_page_is_there_whoever_asked_for_it(monkeypatch, threads):
     found[::PAGE] = 1
     found[-1] = 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before < 100
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype"), [((3, 5), np.float32), ((7, 1001), np.float64), ((1, 3, 70, 90), np.uint8), ((0, 9), np.int64)]
+)
+def test_large_outputs_begin_at_a_line_of_the_cache(shape: tuple[int, ...], dtype: type):
+    array = output_array(shape, np.dtype(dtype))
+    array[...] = 1
+    assert (array.shape, array.dtype) == (shape, dtype) and array.flags.c_contiguous and array.flags.writeable
+    assert array.nbytes < WORTH_ALIGNING or array.ctypes.data % LINE == 0
+
+
+def test_outputs_of_a_runtime_do_so_in_every_call():
+    runtime = brickrt.Runtime(zoo.build("unet", size=64, levels=1, width=4), device="cpu", threads=1)
+    found = [runtime.execute({"x": np.zeros((1, 3, 64, 64), np.float32)})["y"] for _ in range(4)]
+    assert all(y.nbytes >= WORTH_ALIGNING and y.ctypes.data % LINE == 0 for y in found)
