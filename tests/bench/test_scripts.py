@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -10,6 +11,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper
 
+from bench import operator_cases, operators
 from brickrt import zoo
 
 SCRIPTS = Path(__file__).parents[2] / "bench"
@@ -82,3 +84,19 @@ def test_sizes_of_a_file_are_drawn_for_its_open_extents(monkeypatch, tmp_path):
     assert fed["x"].shape == (1, 3, h, w)
     assert fed["mask"].shape == (1, w)
     assert fed["mask"].all()
+
+
+def test_operators_are_timed_from_lines(capsys, monkeypatch):
+    lines = ["Slice 2x9 =[1] =[7] =[1] =[2]", "CumSum 3x4 =(1) reverse=1", "Where bool:5 5 =positive:5"]
+    lines += ["Resize 1x1x4x4 - =[1.0,1.0,2.0,2.0]", "Gather int64:2x3 int64:4"]
+    monkeypatch.setattr(operator_cases, "CASES", "\n".join(lines))
+    cases = operator_cases.operator_cases({"Slice", "CumSum", "Where", "Resize"})
+    found = {case.name.split()[0]: case for case in cases}
+    assert set(found) == {"Slice", "CumSum", "Where", "Resize"}
+    assert [value.shape for value in found["Where"].feeds.values()] == [(5,), (5,)]
+    assert found["CumSum"].model.graph.initializer[0].dims == [] and found["Resize"].model.graph.node[0].input[1] == ""
+    monkeypatch.setattr(sys, "argv", ["operators", "Slice", "Where", "--rounds", "2", "--threads", "1"])
+    operators.main()
+    out = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in out[:2]] == ["Slice", "Where"] and "error 0e+00" in out[0]
+    assert out[2].endswith("is the geometric mean of 2 ratios")
