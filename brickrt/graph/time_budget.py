@@ -17,6 +17,8 @@ VARIABLE = "BRICKRT_PREPARE_SECONDS"
 FOLDING_SHARE = 0.25
 """Of the time that is left, what folding one node may take."""
 
+LOOK_NS = 1_000_000
+"""Nanoseconds between looks at a clock while a library computes."""
 FEW = 1024
 """Elements: to compute with so few takes less than to watch the clock meanwhile."""
 
@@ -101,12 +103,21 @@ def folding(elements: float = math.inf) -> Iterator[None]:
 
 @contextmanager
 def at_every_call(look: Callable[[], None]) -> Iterator[None]:
-    """Inside, `look` is called at every call in this thread; what it raises leaves even a library's loops. Where a
-    profiler runs already it is not."""
+    """Inside, `look` is called at every call in this thread, once a millisecond at most; what it raises leaves even a
+    library's loops. Where a profiler runs already it is not."""
     if sys.getprofile() is not None:
         yield
         return
-    sys.setprofile(lambda *_: look())
+    due = 0
+
+    def watch(*_: object) -> None:
+        nonlocal due
+        now = time.perf_counter_ns()
+        if now >= due:
+            due = now + LOOK_NS
+            look()
+
+    sys.setprofile(watch)
     try:
         yield
     finally:
