@@ -97,13 +97,13 @@ def folding(elements: float = math.inf) -> Iterator[None]:
         if time.thread_time() > end:
             raise TooLong
 
-    with at_every_call(look):
+    with at_calls(look):
         yield
 
 
 @contextmanager
-def at_every_call(look: Callable[[], None]) -> Iterator[None]:
-    """Inside, `look` is called at every call in this thread, once a millisecond at most; what it raises leaves even a
+def at_calls(look: Callable[[], None]) -> Iterator[None]:
+    """Inside, `look` is called at calls in this thread, once a millisecond at most; what it raises leaves even a
     library's loops. Where a profiler runs already it is not."""
     if sys.getprofile() is not None:
         yield

@@ -1,4 +1,5 @@
-"""Digests that tell whether an input is still the same, checksums of what was written, and what may not be."""
+"""Digests that tell whether an input is still the same, checksums of what was written, and files that a run reads,
+over which it writes nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sources and sinks of boxes, files that count the bytes of the elements read and written."""
+"""Files as sources and sinks of boxes, which count what is read and written."""
 
 from __future__ import annotations
 

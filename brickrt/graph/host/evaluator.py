@@ -200,7 +200,7 @@ _ALWAYS = (
     *(indexing.ScatterND, indexing.OneHot, non_max_suppression.NonMaxSuppression, indexing.Slice),
     *(recurrent.LSTM, recurrent.GRU, recurrent.RNN),
     *(sampling.GridSample, deformed.DeformConv, regions.RoiAlign, resized.Resize),
-    type("MatMul", (HostMatMul,), {}),
+    type("MatMul", (HostMatMul,), {}),  # the reference finds classes by their names, and one of ours has this
     *(pooling.MaxPool, pooling.MaxRoiPool, pooling.MaxUnpool),
 )
 

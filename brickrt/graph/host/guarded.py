@@ -18,7 +18,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.host.output_elements import output_elements
 from brickrt.graph.host.work import integers_of, memory_of, seconds_of
 from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
-from brickrt.graph.time_budget import TooLong, at_every_call
+from brickrt.graph.time_budget import TooLong, at_calls
 
 _ask: ContextVar[Callable[[], None] | None] = ContextVar("ask", default=None)
 
@@ -65,7 +65,7 @@ class GuardedNode:
             return self._node.run(*inputs, **more)
         heavy = _require(proto, arrays)
         ask = _ask.get()
-        with at_every_call(ask) if heavy and ask is not None else nullcontext():
+        with at_calls(ask) if heavy and ask is not None else nullcontext():
             outputs = self._node.run(*inputs, **more)
         given = [x for x in arrays if x is not None]
         hold(sum(memory_of(y) for y in outputs if isinstance(y, np.ndarray) and own_bytes(y, given)))
