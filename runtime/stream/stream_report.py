@@ -135,19 +135,16 @@ class BoundedReport:
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
         counted = {} if self.nonfinite is None else {"nonfinite": self.nonfinite}
-        return (
-            memory_dict(self.memory, self.limit)
-            | counted
-            | {
-                "peak_bytes": self.peak,
-                "bytes_read": self.bytes_read,
-                "bytes_written": self.bytes_written,
-                "plan_s": self.plan_s,
-                "compile_s": self.compile_s,
-                "run_s": self.run_s,
-                "outputs": dict(self.outputs),
-            }
-        )
+        figures = {
+            "peak_bytes": self.peak,
+            "bytes_read": self.bytes_read,
+            "bytes_written": self.bytes_written,
+            "plan_s": self.plan_s,
+            "compile_s": self.compile_s,
+            "run_s": self.run_s,
+            "outputs": dict(self.outputs),
+        }
+        return memory_dict(self.memory, self.limit) | counted | figures
 
 
 @dataclass(frozen=True, kw_only=True)
