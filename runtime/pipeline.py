@@ -1,4 +1,4 @@
-"""The six stages by which a model runs, in the order of the README's table.
+"""The six steps by which a model runs, in the order of the README's table.
 
     import      a path, bytes or a ModelProto  → SourceGraph      `load`
     specialize  + types of the inputs          → Graph            `Pipeline.specialize`
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 # Builders, passes, the planner and what lowers plans are imported where they work: a compiled file needs none of them.
 LOG = logging.getLogger("brickrt")
 NOTHING = Graph((), {})
-STAGES = (
+STEPS = (
     "brickrt.graph.specialize.specialize",
     "brickrt.graph.passes.rewrite",
     "brickrt.graph.passes.halves.wide_tensors",
@@ -62,11 +62,11 @@ KERNELS_CODE = "brickrt.runtime.cpu.compile.kernel_digest.code_digest"
 LATER = "nodes of the model are planned only when values before them are known"
 
 
-def import_stages(engine: Engine) -> Engine:
+def import_steps(engine: Engine) -> Engine:
     """Imports what compiling a model for an engine takes, and returns the engine. This takes longer than to plan a
     network: done before, it does not make the first call slower than those with other shapes."""
     on_cpu = engine.spec.kind == "cpu" and engine.name in ("cpu", "planner")  # the reference does without LLVM
-    for name in (*STAGES, *(["brickrt.runtime.cpu.program"] if on_cpu else [])):
+    for name in (*STEPS, *(["brickrt.runtime.cpu.program"] if on_cpu else [])):
         import_module(name)
     for name in (PLANNING_CODE, *([KERNELS_CODE] if on_cpu else [])):  # digests of sources, which caches go by
         module, _, function = name.rpartition(".")
@@ -90,7 +90,7 @@ class Pipeline:
             raise BrickError(f"progress is a {type(self.progress).__name__}: give a function")
 
     def run(self, model: SourceGraph | Model, inputs: Mapping[str, Any]) -> dict[str, Any]:
-        """A model's outputs by name, all six stages from the beginning. Raises BrickError."""
+        """A model's outputs by name, all six steps from the beginning. Raises BrickError."""
         source = model if isinstance(model, SourceGraph) else load(model)
         values = check_inputs(source, inputs)
         execution = self.execute(StageCache(with_deciding_inputs(first_stage(source, values))), Execution(values))

@@ -15,7 +15,7 @@ ONE_MULTIPLIER = frozenset({"haswell", "broadwell", "znver1", "znver2"})
 
 NARROW = 8  # float32 lanes of a vector of AVX2
 FEW_REGISTERS = 16  # vector registers that the sums of a tile leave no room in for what is loaded early
-TILES = "+amx-tile", "+amx-int8", "+amx-bf16"  # features of AMX, as LLVM names them
+AMX_FEATURES = "+amx-tile", "+amx-int8", "+amx-bf16"  # as LLVM names them
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Isa:
     @property
     def multiplies_tiles(self) -> bool:
         """Whether instructions multiply tiles of bytes and of bfloat16 (AMX)."""
-        return self.lanes == 16 and set(TILES) <= set(self.features.split(","))
+        return self.lanes == 16 and set(AMX_FEATURES) <= set(self.features.split(","))
 
     @property
     def permutes_bytes(self) -> bool:

@@ -15,7 +15,7 @@ _CODE = re.compile(
     r"sse.*|pni|ssse3|avx.*|fma4?|f16c|bmi[12]|abm|popcnt|movbe|adx|aes|pclmulqdq|sha_ni|sha512|sm[34]|vaes|vpclmulqdq"
     r"|gfni|amx.*|xop|tbm|cx16|lahf_lm|cmov|rdpid|movdiri|movdir64b|serialize|3dnow.*"
 )
-TILES = "amx"
+AMX = "amx"  # what its flags and features begin with
 """Extensions that a compiler may use by itself; other flags say what an operating system needs."""
 
 
@@ -36,8 +36,8 @@ def extensions() -> frozenset[str]:
         return frozenset()
     flags = re.search(r"^flags\s*:\s*(.+)$", text, re.MULTILINE)
     found = flags[1].split() if flags else []
-    tiles = any(flag.startswith(TILES) for flag in found) and may_use_tiles()
-    return frozenset(flag for flag in found if _CODE.fullmatch(flag) and (tiles or not flag.startswith(TILES)))
+    tiles = any(flag.startswith(AMX) for flag in found) and may_use_tiles()
+    return frozenset(flag for flag in found if _CODE.fullmatch(flag) and (tiles or not flag.startswith(AMX)))
 
 
 def lacking(needs: Iterable[str]) -> list[str]:

@@ -27,7 +27,7 @@ from brickrt.runtime.execution.kept_programs import programs_kept_for
 from brickrt.runtime.execution.report import Report, StageRun, report_of
 from brickrt.runtime.execution.stage_cache import CompiledStage, StageCache
 from brickrt.runtime.memory_amount import memory_amount
-from brickrt.runtime.pipeline import Pipeline, import_stages
+from brickrt.runtime.pipeline import Pipeline, import_steps
 from brickrt.runtime.program_protocol import Cancellable, LaunchMode
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.fast_path import FastPath, fast_path
@@ -97,7 +97,7 @@ class Runtime:
             asked = _unlike_compiled(device, options, isa, launch, watch, plan)
             self._pipeline = compiled_pipeline(self.source, self.threads, asked)
         else:
-            engine = import_stages(choose_engine(device, isa, launch))
+            engine = import_steps(choose_engine(device, isa, launch))
             check_options(engine.spec, precision, strategy)
             saved = None if plan is None else _saved(plan, engine, options)
             self._pipeline = Pipeline(engine, saved.options if saved else options, self.threads, progress, saved)

@@ -19,7 +19,7 @@ from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_memory import WORKSPACE, StreamMemory
 from brickrt.runtime.analysis.memory_projection import project
 from brickrt.runtime.lowering.task_graph import TaskGraph
-from brickrt.runtime.pipeline import Pipeline, import_stages, without_constants
+from brickrt.runtime.pipeline import Pipeline, import_steps, without_constants
 from brickrt.runtime.stream.resident import resident_bytes
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
 from brickrt.runtime.windows.blended_rows import BlendedRows
@@ -93,7 +93,7 @@ def plan_windows(
 ) -> PlannedWindows:
     """Plans one window, and the rows that are held of an image of the type `image`. `reading` are bytes that the reader
     holds. Raises BrickError, where the limit is too low with what is needed."""
-    import_stages(pipeline.engine)  # what a process holds is measured with it
+    import_steps(pipeline.engine)  # what a process holds is measured with it
     began = time.perf_counter()
     name, info = input_of(source)
     decision.check(len(source.outputs), len(image.shape))

@@ -51,7 +51,7 @@ def few_blocks(monkeypatch):
     """MobileNetV2 with a block of each kind: peers take long to trace and to compile many that are alike."""
     from brickrt.zoo.networks import mobilenetv2
 
-    monkeypatch.setattr(mobilenetv2, "STAGES", mobilenetv2.STAGES[:3])
+    monkeypatch.setattr(mobilenetv2, "BLOCKS", mobilenetv2.BLOCKS[:3])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])

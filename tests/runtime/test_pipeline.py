@@ -1,4 +1,4 @@
-"""The six stages one after the other, and who owns what between them."""
+"""The six steps one after the other, and who owns what between them."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ SMALLEST: dict[str, Size] = {
 
 
 # The table of a network whose rows begin with channels, where its layers ask whether a shape changes.
-TABLES = {"resnet34-3d": "STAGES", "resnet50": "STAGES", "drn-c-26": "LEVELS"}
+TABLES = {"resnet34-3d": "BLOCKS", "resnet50": "BLOCKS", "drn-c-26": "LEVELS"}
 # Constants of a network's file that are others: fewer layers that are repeated, fewer features.
 OTHERS: dict[str, dict[str, object]] = {
     "bert": {"DEPTH": 3, "WIDTH": 96, "HEADS": 4, "MLP_WIDTH": 384},
@@ -56,8 +56,8 @@ OTHERS: dict[str, dict[str, object]] = {
     "conformer": {"DEPTH": 3, "WIDTH": 64, "MLP_WIDTH": 256},
     "deepcam": {"MIDDLE_BLOCKS": 3},
     "inception-v4": {"REPEATS": (2, 2, 1)},
-    "mobilevit-s": {"STAGES": ((32, 1, 1, 0, 0), (48, 2, 2, 0, 0), (64, 1, 2, 48, 2), (64, 1, 2, 64, 1)), "LAST": 128},
-    "swin-t": {"WIDTH": 24, "STAGES": ((2, 3), (2, 6), (1, 12))},
+    "mobilevit-s": {"BLOCKS": ((32, 1, 1, 0, 0), (48, 2, 2, 0, 0), (64, 1, 2, 48, 2), (64, 1, 2, 64, 1)), "LAST": 128},
+    "swin-t": {"WIDTH": 24, "BLOCKS": ((2, 3), (2, 6), (1, 12))},
     "vit-s16": {"DEPTH": 4},
 }
 # Options of slim networks.

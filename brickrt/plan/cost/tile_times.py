@@ -69,9 +69,9 @@ def _times(kernel: TILED, copied: bool, device: DeviceSpec, weights: float) -> T
     peak = TILE_SHARE * 1e3 * product_gflops(kernel.op, core.dtype, device, kernel.precision)
     down = -(-rows // tile.m)
     tiles = kernel.products * down * -(-columns // tile.n)
-    rounds, words = -(-depth // (tile.k * core.pair)), tile.k * core.pair
+    rounds, words = -(-depth // (tile.k * core.per_word)), tile.k * core.per_word
     each = max(2 * tile.m * tile.n * words / peak, core.round_bytes(copied) / shared)
-    latency, ahead = NEAR_US if near else L2_US, core.stages - 1
+    latency, ahead = NEAR_US if near else L2_US, core.buffers - 1
     late = max(0, rounds - ahead) * max(0.0, latency / ahead - each)
     busy, waits = tiles * (rounds * each + core.sum_bytes / shared), tiles * (latency + late)
     return TileTimes(busy, waits, weights * (1 if near else down))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from brickrt.ops.cpu.amx.permission import may_use_tiles
-from brickrt.ops.cpu.isa import DOUBLE_PUMPED, NARROW_DOUBLE_PUMPED, TILES, Isa
+from brickrt.ops.cpu.isa import AMX_FEATURES, DOUBLE_PUMPED, NARROW_DOUBLE_PUMPED, Isa
 from brickrt.plan.device.cgroup import cpu_limit, read_text
 
 CPUS = Path("/sys/devices/system/cpu")
@@ -152,7 +152,7 @@ def multiplies_tiles(isa: str) -> bool:
     from llvmlite import binding
 
     features = binding.get_host_cpu_features()
-    return all(features.get(name.removeprefix("+")) for name in TILES) and may_use_tiles()
+    return all(features.get(name.removeprefix("+")) for name in AMX_FEATURES) and may_use_tiles()
 
 
 def cpu_name() -> str:

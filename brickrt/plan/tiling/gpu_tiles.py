@@ -17,7 +17,7 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.bricks import brick_count
 
-TILES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
+TILE_SIZES = ((128, 128), (128, 64), (64, 64), (64, 32), (32, 32), (16, 64))  # rows (pixels) by columns (channels)
 ELEMENTS = (16384, 8192, 4096, 2048, 1024)  # of a piece of other layers
 CHANNELS = (256, 128, 64, 32)  # of a piece that reduces space
 PIXELS = (1 << 30, 512, 64, 8, 1)  # of the result of such a piece
@@ -42,9 +42,9 @@ def gpu_brick(cost: CostModel, k: int) -> Shape:
 
 
 def tiles(factor: TensorType, precision: str) -> list[tuple[int, int]]:
-    """The TILES that kernels of products with such a first operand can compute."""
+    """The TILE_SIZES that kernels of products with such a first operand can compute."""
     known = {(core.tile.m, core.tile.n) for core in cores(factor.dtype, precision)}
-    return [tile for tile in TILES if tile in known]
+    return [tile for tile in TILE_SIZES if tile in known]
 
 
 def _pixels(shape: Shape, pixels: int) -> tuple[int, ...]:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from brickrt.zoo.layers import Activation, Net
 
 # Channels and number of residual blocks.
-STAGES = (64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)
+BLOCKS = (64, 1), (128, 2), (256, 8), (512, 8), (1024, 4)
 
 
 @network(
@@ -24,7 +24,7 @@ def darknet53(net: Net, x: Activation) -> Activation:
     """Any size from 32x32."""
     net.require(minimum=32)
     x = _unit(net, x, "conv1", 32, 3)
-    for i, (channels, blocks) in enumerate(STAGES, 1):
+    for i, (channels, blocks) in enumerate(BLOCKS, 1):
         x = _unit(net, x, f"stage{i}.down", channels, 3, stride=2)
         for j in range(blocks):
             y = _unit(net, x, f"stage{i}.{j}.conv1", channels // 2, 1)

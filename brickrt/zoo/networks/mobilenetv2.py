@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from brickrt.zoo.layers import Activation, Net
 
 # Expansion, channels, number of blocks, stride of the first block (table 2 of the paper).
-STAGES = (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
+BLOCKS = (1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1)
 
 
 @network(
@@ -25,7 +25,7 @@ def mobilenetv2(net: Net, x: Activation) -> Activation:
     net.require(minimum=32)
     x = _unit(net, x, "features.0", 32, 3, stride=2)
     index = 1
-    for expansion, channels, blocks, stride in STAGES:
+    for expansion, channels, blocks, stride in BLOCKS:
         for j in range(blocks):
             x = _block(net, x, f"features.{index}", expansion, channels, stride if j == 0 else 1)
             index += 1

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from brickrt.zoo.layers import Activation, Net
 
 # Channels and number of blocks.
-STAGES = (64, 3), (128, 4), (256, 6), (512, 3)
+BLOCKS = (64, 3), (128, 4), (256, 6), (512, 3)
 
 
 @network(
@@ -28,7 +28,7 @@ def resnet34_3d(net: Net, x: Activation) -> Activation:
     net.require(minimum=(8, 32, 32))
     x = conv_bn_relu(net, x, "conv1", 64, 7, stride=2)
     x = net.max_pool(x, "maxpool", 3, stride=2, pad=1)
-    for i, (channels, blocks) in enumerate(STAGES, 1):
+    for i, (channels, blocks) in enumerate(BLOCKS, 1):
         for j in range(blocks):
             x = basic_block(net, x, f"layer{i}.{j}", channels, stride=2 if i > 1 and j == 0 else 1)
     return classifier(net, x, "fc", 400)

@@ -1,4 +1,4 @@
-"""ResNet-50, with the stride of a stage in the 3x3 convolution of its first block, as it is commonly exported."""
+"""ResNet-50, with the stride in the 3x3 convolution of the first block of each width, as it is commonly exported."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from brickrt.zoo.layers import Activation, Net
 
 # Width of the bottleneck and number of blocks.
-STAGES = (64, 3), (128, 4), (256, 6), (512, 3)
+BLOCKS = (64, 3), (128, 4), (256, 6), (512, 3)
 
 
 @network(
@@ -25,7 +25,7 @@ def resnet50(net: Net, x: Activation) -> Activation:
     net.require(minimum=32)
     x = conv_bn_relu(net, x, "conv1", 64, 7, stride=2)
     x = net.max_pool(x, "maxpool", 3, stride=2, pad=1)
-    for i, (width, blocks) in enumerate(STAGES, 1):
+    for i, (width, blocks) in enumerate(BLOCKS, 1):
         for j in range(blocks):
             x = _bottleneck(net, x, f"layer{i}.{j}", width, stride=2 if i > 1 and j == 0 else 1)
     return classifier(net, x, "fc", 1000)

@@ -9,7 +9,7 @@ from brickrt.zoo.registry import network
 if TYPE_CHECKING:
     from brickrt.zoo.layers import Activation, Net
 
-STAGES = (64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)
+BLOCKS = (64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)
 
 
 @network(
@@ -22,8 +22,8 @@ STAGES = (64, 64), (128, 128), (256, 256, 256), (512, 512, 512), (512, 512, 512)
 def vgg16(net: Net, x: Activation) -> Activation:
     """The first fully connected layer has as many inputs as the size implies, so above 480 the model passes 2 GB."""
     net.require(minimum=32, maximum=480)
-    for i, stage in enumerate(STAGES, 1):
-        for j, channels in enumerate(stage, 1):
+    for i, widths in enumerate(BLOCKS, 1):
+        for j, channels in enumerate(widths, 1):
             x = net.conv(x, f"conv{i}_{j}", channels, 3)
             x = net.relu(x, f"relu{i}_{j}")
         x = net.max_pool(x, f"pool{i}", 2, stride=2)

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk, Gather
 from brickrt.ops.cpu.amx.outputs import Outputs
-from brickrt.ops.cpu.amx.scheme import BLOCKS, PIXELS, TILES, AmxScheme
+from brickrt.ops.cpu.amx.scheme import CHANNEL_TILES, PIXEL_TILES, PIXELS, AmxScheme
 from brickrt.ops.cpu.amx.sizes import ASKS, LANES, ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.amx.tile_registers import TileRegisters
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -19,7 +19,8 @@ from brickrt.ops.cpu.emit.sizes import Size
 
 L1_BYTES = 1 << 15
 AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L2
-FIRST_PIXELS, FIRST_WEIGHTS = TILES * BLOCKS, TILES * BLOCKS + TILES  # numbers of registers, behind those of sums
+FIRST_PIXELS = PIXEL_TILES * CHANNEL_TILES  # the number of a register, behind those of sums
+FIRST_WEIGHTS = FIRST_PIXELS + PIXEL_TILES
 
 
 class AmxBody:
@@ -37,7 +38,7 @@ class AmxBody:
         asks = kernel.prefetch_bytes is not None
         self.later = f.local(PTR, f.pointer(len(kernel.ins) + kernel.extra_pointers)) if asks else None
         lo, hi = kernel.view.channels(f)
-        width = BLOCKS * kernel.lanes
+        width = CHANNEL_TILES * kernel.lanes
         self.first_tile, self.last_tile = f.div(lo, width), f.div(f.add(hi, width - 1), width)
         self.sweep: Index = 0
         self.share: Index = 0
@@ -135,10 +136,10 @@ class AmxBody:
     def tiles(self, chunk: Chunk, first: Index, last: Index) -> None:
         """Tiles [first, last) of output channels, the last of all of one block where their number is odd."""
         f, k = self.f, self.k
-        whole = k.blocks // BLOCKS
+        whole = k.blocks // CHANNEL_TILES
         with f.loop(first, f.minimum(last, whole)) as tile:
-            self.pixels(chunk, tile, BLOCKS)
-        if isinstance(k.blocks, Size) or k.blocks % BLOCKS:
+            self.pixels(chunk, tile, CHANNEL_TILES)
+        if isinstance(k.blocks, Size) or k.blocks % CHANNEL_TILES:
             with f.when(f.b.icmp_signed(">", f.value(last), f.value(whole))):
                 self.pixels(chunk, whole, 1)
 
@@ -147,15 +148,15 @@ class AmxBody:
         f, k = self.f, self.k
         total = f.add(f.mul(f.sub(chunk.rows, 1), chunk.width), chunk.columns)
         stream = self.stream(chunk, tile, blocks)
-        self.outputs.begin(chunk, f.mul(tile, BLOCKS), blocks)
+        self.outputs.begin(chunk, f.mul(tile, CHANNEL_TILES), blocks)
         self.share = self.paced(total, blocks)
         if k.sweeps == 1:
-            self.begin(self.work, tile, TILES, blocks)
+            self.begin(self.work, tile, PIXEL_TILES, blocks)
         with f.loop(0, total, PIXELS) as first:
             count = f.minimum(PIXELS, f.sub(total, first))
             several = f.b.icmp_signed(">", f.value(count), I64(ROWS))
             kept = self.kept(chunk, tile, first)
-            for tiles, fits in ((1, f.b.not_(several)), (TILES, several)):
+            for tiles, fits in ((1, f.b.not_(several)), (PIXEL_TILES, several)):
                 with f.when(fits):
                     if k.sweeps > 1:
                         self.begin(kept, tile, tiles, blocks)
@@ -169,7 +170,7 @@ class AmxBody:
     def stream(self, chunk: Chunk, tile: Index, blocks: int) -> ir.Value:
         """The address of what a tile of output channels multiplies by."""
         f, k = self.f, self.k
-        return f.address(self.weights, f.mul(f.mul(tile, BLOCKS), k.block_bytes), BYTE)
+        return f.address(self.weights, f.mul(f.mul(tile, CHANNEL_TILES), k.block_bytes), BYTE)
 
     def first_unit(self, tap: Index) -> Index:
         """The number of a tap's first unit of K in a stream."""
@@ -204,16 +205,16 @@ class AmxBody:
         if k.sweeps > 1:
             with f.when(f.b.not_(self.is_sweep(0))):
                 for t, j in product(range(tiles), range(blocks)):
-                    self.registers.load(t * BLOCKS + j, self.place(kept, t, j), I64(k.kept_bytes))
+                    self.registers.load(t * CHANNEL_TILES + j, self.place(kept, t, j), I64(k.kept_bytes))
 
     def bias_or_zero(self, t: int, j: int, tile: Index) -> None:
         """What the sums of tile `t` of pixels and block `j` begin with."""
         f, k = self.f, self.k
         if self.bias is None:
-            self.registers.zero(t * BLOCKS + j)
+            self.registers.zero(t * CHANNEL_TILES + j)
         else:
-            at = f.address(self.bias, f.mul(f.add(f.mul(tile, BLOCKS), j), LANES), k.sums)
-            self.registers.load(t * BLOCKS + j, at, I64(0))
+            at = f.address(self.bias, f.mul(f.add(f.mul(tile, CHANNEL_TILES), j), LANES), k.sums)
+            self.registers.load(t * CHANNEL_TILES + j, at, I64(0))
 
     def end(self, kept: ir.Value, tile: Index, tiles: int, blocks: int) -> None:
         """Sums to where they are finished, or kept for the next part. Where K has one part, each register begins with
@@ -223,7 +224,7 @@ class AmxBody:
             last = self.is_sweep(self.k.sweeps - 1)
             to = f.b.inttoptr(f.b.select(last, f.b.ptrtoint(self.work, I64), f.b.ptrtoint(kept, I64)), PTR)
         for t, j in product(range(tiles), range(blocks)):
-            self.registers.store(t * BLOCKS + j, self.place(to, t, j), I64(self.k.kept_bytes))
+            self.registers.store(t * CHANNEL_TILES + j, self.place(to, t, j), I64(self.k.kept_bytes))
             if self.k.sweeps == 1:
                 self.bias_or_zero(t, j, tile)
 
@@ -301,5 +302,5 @@ class AmxBody:
             held = order
             for t in range(tiles):
                 for j in range(blocks):
-                    numbers = t * BLOCKS + j, FIRST_PIXELS + t, FIRST_WEIGHTS + j
+                    numbers = t * CHANNEL_TILES + j, FIRST_PIXELS + t, FIRST_WEIGHTS + j
                     self.registers.multiply(*numbers, k.factors.instruction)

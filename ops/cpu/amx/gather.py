@@ -15,7 +15,7 @@ from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import BFLOAT16, I8, Index, memory_type, vector, zeros
 from brickrt.ops.cpu.emit.sizes import Size
-from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD
+from brickrt.ops.cpu.products.words.bfloat_dot import HALF_WORD
 
 BYTE = np.dtype(np.int8)
 

@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.factors import UPPER
 from brickrt.ops.cpu.amx.gather import BYTE
-from brickrt.ops.cpu.amx.scheme import BLOCKS, TOGETHER, AmxScheme
+from brickrt.ops.cpu.amx.scheme import CHANNEL_TILES, TOGETHER, AmxScheme
 from brickrt.ops.cpu.amx.second_factors import second_factor
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.amx.views import DIMS
@@ -174,13 +174,13 @@ class _Sums:
     def weight(self, block: Index, tap: Index, c: Index) -> ir.Value:
         """The weights of an element of K at a tap, put together from their parts."""
         f, k = self.f, self.k
-        paired = k.blocks - k.blocks % BLOCKS
-        alone = f.b.icmp_signed(">=", f.value(block), f.value(paired))
-        each = f.b.select(alone, f.value(1), f.value(BLOCKS))  # blocks of a stream
-        stream = f.sub(block, f.rem(block, BLOCKS))
+        alone = f.b.icmp_signed(">=", f.value(block), f.value(k.blocks - k.blocks % CHANNEL_TILES))
+        each = f.b.select(alone, f.value(1), f.value(CHANNEL_TILES))  # blocks of a stream
+        stream = f.sub(block, f.rem(block, CHANNEL_TILES))
         step = f.add(f.mul(tap, k.units), f.div(c, k.factors.unit))
         first = f.add(f.mul(stream, k.block_bytes), f.mul(step, f.b.mul(each, f.value(k.step_bytes))))
-        row = f.add(f.mul(f.rem(block, BLOCKS), TILE_BYTES), f.mul(f.div(f.rem(c, k.factors.unit), 2), ROW_BYTES))
+        tile = f.mul(f.rem(block, CHANNEL_TILES), TILE_BYTES)
+        row = f.add(tile, f.mul(f.div(f.rem(c, k.factors.unit), 2), ROW_BYTES))
         total = zeros(vector(FLOAT, LANES))
         odd = f.b.icmp_signed("==", f.value(f.rem(c, 2)), f.value(1))
         for part in range(k.factors.weight_parts):

@@ -52,8 +52,8 @@ from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.product_types import SUMS
 from brickrt.ops.types import Boxes
 
-TILES, BLOCKS = 2, 2  # of pixels and of output channels, whose sums are in registers at a time
-PIXELS = TILES * ROWS
+PIXEL_TILES, CHANNEL_TILES = 2, 2  # tile registers of pixels and of output channels that are multiplied at a time
+PIXELS = PIXEL_TILES * ROWS
 TOGETHER = 4  # outputs that share what their addresses take
 IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulLines, Conv: ConvImages, ConvTranspose: SpreadView}
 KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
@@ -136,7 +136,7 @@ class AmxScheme(Kernel):
         extents, matrix = boxes.extents, isinstance(self.op, MatMul)
         columns, images = (extents[:, -1], 1) if matrix else (extents[:, 1], extents[:, 0])
         outputs = extents.prod(axis=1) // np.maximum(columns * images, 1)
-        groups = images * -(-outputs // PIXELS) * -(-columns // (BLOCKS * LANES))
+        groups = images * -(-outputs // PIXELS) * -(-columns // (CHANNEL_TILES * LANES))
         return ASKS * groups * self.taps * self.units
 
     # ---- K
@@ -228,7 +228,7 @@ class AmxScheme(Kernel):
     @property
     def kept_bytes(self) -> int:
         """Bytes of sums of a pixel and a tile of output channels."""
-        return BLOCKS * ROW_BYTES
+        return CHANNEL_TILES * ROW_BYTES
 
     @property
     def kept_pixels(self) -> int:
@@ -262,7 +262,7 @@ class AmxScheme(Kernel):
     @property
     def area_at(self) -> int:
         """Bytes before the planes: sums of a group of tiles. Sums that are kept lie behind the planes."""
-        return TILES * BLOCKS * TILE_BYTES
+        return PIXEL_TILES * CHANNEL_TILES * TILE_BYTES
 
     @property
     def most_outputs(self) -> tuple[int, int]:
@@ -280,7 +280,7 @@ class AmxScheme(Kernel):
         pixels = int(min((rows + down) * (columns + across), max(narrow, self.plane_pixels)))
         area = (self.planes * pixels + PIXELS) * self.lines * self.pixel_bytes
         tile = (pixels + PIXELS) * self.kept_bytes
-        kept = min(tile * -(-self.blocks // BLOCKS), max(tile, KEPT_BYTES)) if self.sweeps > 1 else 0
+        kept = min(tile * -(-self.blocks // CHANNEL_TILES), max(tile, KEPT_BYTES)) if self.sweeps > 1 else 0
         return self.area_at + area + kept
 
     # ---- constants
@@ -314,10 +314,8 @@ class AmxScheme(Kernel):
             part.reshape(taps, self.units, ROWS, -1) for part in split_weights(factors, kept.reshape(-1, kept.shape[2]))
         ]
         words = np.stack(parts, axis=2)  # [taps, units, parts, ROWS, columns]
-        paired = self.blocks - self.blocks % BLOCKS
-        return np.concatenate(
-            [self._streams(words[..., : paired * LANES], BLOCKS), self._streams(words[..., paired * LANES :], 1)]
-        )
+        end = (self.blocks - self.blocks % CHANNEL_TILES) * LANES
+        return np.concatenate([self._streams(words[..., :end], CHANNEL_TILES), self._streams(words[..., end:], 1)])
 
     @property
     def repeats(self) -> int:

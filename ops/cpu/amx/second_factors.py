@@ -13,11 +13,11 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.amx.factors import UPPER, parts_of, upper_halves
-from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
+from brickrt.ops.cpu.amx.scheme import CHANNEL_TILES, AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import BFLOAT16, FLOAT, HALF, I16, I32, I64, Index, fill, vector
-from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD
+from brickrt.ops.cpu.products.words.bfloat_dot import HALF_WORD
 from brickrt.ops.operators.product_types import F16
 
 BYTE = np.dtype(np.int8)
@@ -146,9 +146,9 @@ class HalfWeights(SecondFactor):
         """Halves of a row of words."""
         f, k = self.f, self.k
         block, unit = f.div(channel, LANES), k.factors.unit
-        alone = f.b.icmp_signed(">=", f.value(block), f.value(k.blocks - k.blocks % BLOCKS))
-        each = f.b.select(alone, I64(1), I64(BLOCKS))  # blocks of a stream
-        within = f.rem(block, BLOCKS)
+        alone = f.b.icmp_signed(">=", f.value(block), f.value(k.blocks - k.blocks % CHANNEL_TILES))
+        each = f.b.select(alone, I64(1), I64(CHANNEL_TILES))  # blocks of a stream
+        within = f.rem(block, CHANNEL_TILES)
         number = f.add(f.mul(f.add(f.mul(tap, k.units), f.div(c, unit)), each), within)
         at = f.add(f.mul(f.sub(block, within), self.block_bytes), f.mul(number, TILE_BYTES))
         place = f.address(self.pointer, f.add(at, f.mul(f.div(f.rem(c, unit), PAIR), ROW_BYTES)), BYTE)

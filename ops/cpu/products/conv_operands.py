@@ -14,9 +14,9 @@ from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
 from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace
+from brickrt.ops.cpu.products.words.bfloat_dot import HALF_WORD, joined_words
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
-from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.cpu.products.words.paired_bytes import PairedByteDot, PixelPairs
 from brickrt.ops.operators.conv import ConvTranspose
 
@@ -210,7 +210,7 @@ class ConvOperands:
             places = [f.add(lane, within) for lane in lanes[j]]
             if k.in_words:
                 halves = [[f.add(at, half * per_in) for at in places] for half in range(k.word)]
-                return joined_pair(f, *(f.collect(self.w, half, HALF_WORD, k.lanes) for half in halves))
+                return joined_words(f, *(f.collect(self.w, half, HALF_WORD, k.lanes) for half in halves))
             value = f.collect(self.w, places, k.ins[1].dtype, k.lanes)
             return value if self.factors is None else f.b.fmul(value, f.splat(self.factor(place, q, c), k.lanes))
 

@@ -4,21 +4,21 @@
 
 namespace brick {
 
-// What one block computes at a time: M rows by N columns, K words of the depth in each of `STAGES` buffers, with the
+// What one block computes at a time: M rows by N columns, K words of the depth in each of BUFFERS buffers, with the
 // depth of a buffer shared among SPLIT groups of threads. A has K words per row; B has N words per word of the depth,
-// or K words per column, as A, if EITHER and the problem says so. Where A is not STAGED it has no part of the buffers:
+// or K words per column, as A, if EITHER and the problem says so. Where A is not BUFFERED it has no part of the buffers:
 // it is read where it lies, in shared memory.
-template <int THREADS_, int M_, int N_, int K_, int STAGES_, int SPLIT_, bool EITHER, bool STAGED_> struct Tile {
-    static constexpr int THREADS = THREADS_, M = M_, N = N_, K = K_, STAGES = STAGES_, SPLIT = SPLIT_;
-    static constexpr bool STAGED = STAGED_;
+template <int THREADS_, int M_, int N_, int K_, int BUFFERS_, int SPLIT_, bool EITHER, bool BUFFERED_> struct Tile {
+    static constexpr int THREADS = THREADS_, M = M_, N = N_, K = K_, BUFFERS = BUFFERS_, SPLIT = SPLIT_;
+    static constexpr bool BUFFERED = BUFFERED_;
     // Rows in shared memory are padded, so that the words of a fragment lie in different banks.
-    static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = STAGED ? M * A_ROW : 0;
-    static constexpr int ZEROS = STAGED ? 0 : K;  // words that stand for rows of A that are not there
+    static constexpr int A_ROW = K + 4, B_ROW = N + 8, A_WORDS = BUFFERED ? M * A_ROW : 0;
+    static constexpr int ZEROS = BUFFERED ? 0 : K;  // words that stand for rows of A that are not there
     static constexpr int B_WORDS = EITHER && N * A_ROW > K * B_ROW ? N * A_ROW : K * B_ROW;
-    static constexpr int STAGE = A_WORDS + B_WORDS, SUM_ROW = N + 8;
+    static constexpr int BUFFER_WORDS = A_WORDS + B_WORDS, SUM_ROW = N + 8;
     // Rows whose sums fit into the buffers at once; kernels that finish more than 64 spill registers.
     static constexpr BRICK_DEVICE int rows_held(int rows) {
-        return rows * SPLIT * SUM_ROW <= STAGES * STAGE ? rows : rows_held(rows / 2);
+        return rows * SPLIT * SUM_ROW <= BUFFERS * BUFFER_WORDS ? rows : rows_held(rows / 2);
     }
     static constexpr int HELD = rows_held(M < 64 ? M : 64);
 };
@@ -28,7 +28,7 @@ template <class T, class Shape, int TM, int TN> struct Lanes {
     using Word = T;
     using Sum = T;
     using Tile = Shape;
-    static constexpr int PAIR = 1;  // elements to a word
+    static constexpr int PER_WORD = 1;  // elements to a word
     static constexpr bool WARPS = false;
     static constexpr int ROWS = Shape::M / TM, COLUMNS = Shape::N / TN;
     static constexpr int ACROSS = COLUMNS < 8 ? COLUMNS : 8, DOWN = 32 / ACROSS, WIDE = COLUMNS / ACROSS;  // of a warp
@@ -98,7 +98,7 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
     using Word = unsigned;
     using Sum = float;
     using Tile = Shape;
-    static constexpr int PAIR = 4 / sizeof(T);
+    static constexpr int PER_WORD = 4 / sizeof(T);
     static constexpr bool WARPS = true;
     static constexpr int ROWS = Shape::M / DOWN, COLUMNS = Shape::N / ACROSS, MI = ROWS / 16, NI = COLUMNS / 8;
     static_assert(DOWN * ACROSS * Shape::SPLIT * 32 == Shape::THREADS && ROWS % 16 == 0 && COLUMNS % 8 == 0);
@@ -120,7 +120,7 @@ template <class T, class Shape, int DOWN, int ACROSS> struct Warps {
 
     // ALONG: B has a row of words per column; ROUNDED: they are as the tensor cores take them.
     template <bool ALONG, bool ROUNDED, class Rows> BRICK_DEVICE void multiply(const Rows& a, const unsigned* b) {
-        warp_sync();  // filling the next stage may have made the lanes diverge
+        warp_sync();  // filling the next buffer may have made the lanes diverge
         const int k = split() * 8;
         if (ALONG) b += (column() + lane() / 16 % NI * 8 + lane() % 8) * Shape::A_ROW + lane() / 8 % 2 * 4 + k;
         else b += (k + lane() % 4) * Shape::B_ROW + column() + lane() / 4;

@@ -11,11 +11,11 @@ constexpr int RUN = 8;
 constexpr int ROW_WORDS = 4;
 
 // The rows of A that a thread multiplies, in a buffer.
-template <class Core> struct StagedRows {
+template <class Core> struct BufferedRows {
     using Word = typename Core::Word;
     const Word* at;
-    BRICK_DEVICE StagedRows(const Word* stage)
-        : at(stage + Core::first_row() * Core::Tile::A_ROW + Core::first_word()) {}
+    BRICK_DEVICE BufferedRows(const Word* buffer)
+        : at(buffer + Core::first_row() * Core::Tile::A_ROW + Core::first_word()) {}
     BRICK_DEVICE const Word* row(int i) const { return at + i * Core::APART * Core::Tile::A_ROW; }
 };
 
@@ -23,8 +23,8 @@ template <class Core> struct StagedRows {
 template <class P, class Core> struct RowFill {
     using T = typename P::T;
     using Shape = typename Core::Tile;
-    static constexpr int V = P::A_VECTOR, PER_ROW = Shape::K * Core::PAIR / V, STEP = Shape::THREADS / PER_ROW;
-    static constexpr int COUNT = (Shape::M + STEP - 1) / STEP, PITCH = Shape::A_ROW * Core::PAIR;
+    static constexpr int V = P::A_VECTOR, PER_ROW = Shape::K * Core::PER_WORD / V, STEP = Shape::THREADS / PER_ROW;
+    static constexpr int COUNT = (Shape::M + STEP - 1) / STEP, PITCH = Shape::A_ROW * Core::PER_WORD;
     static constexpr bool KEPT = V > 1;  // else the rows are too many to keep where each begins
 
     const P& p;
@@ -47,7 +47,7 @@ template <class P, class Core> struct RowFill {
 
     // K words of the depth from element `k` on, into a buffer.
     BRICK_DEVICE void fill(int k, typename Core::Word* a) const {
-        const auto shift = p.template shift<Shape::K * Core::PAIR>(k + part());
+        const auto shift = p.template shift<Shape::K * Core::PER_WORD>(k + part());
         T* const to = reinterpret_cast<T*>(a) + first() * PITCH + part();
         if constexpr (KEPT) {
 #pragma unroll
@@ -67,13 +67,13 @@ template <class P, class Core> struct RowFill {
                 if (has(i)) to[i * STEP * PITCH] = v[i];
         }
     }
-    BRICK_DEVICE StagedRows<Core> at(int, const typename Core::Word* stage) const { return stage; }
+    BRICK_DEVICE BufferedRows<Core> at(int, const typename Core::Word* buffer) const { return buffer; }
 };
 
 // In its place where A lies in shared memory: each row has the elements of a buffer one after the other.
 template <class P, class Core> struct RowsInPlace {
     using Word = typename Core::Word;
-    static constexpr int COUNT = Core::LOADED, DEPTH = Core::Tile::K * Core::PAIR;
+    static constexpr int COUNT = Core::LOADED, DEPTH = Core::Tile::K * Core::PER_WORD;
     static_assert(P::A_VECTOR > 1 && P::template together<DEPTH>());
 
     const P& p;
@@ -104,7 +104,7 @@ template <class P, class Core> struct RowsInPlace {
     }
 };
 
-template <bool STAGED, class P, class Core> struct RowsOf {
+template <bool BUFFERED, class P, class Core> struct RowsOf {
     using Type = RowFill<P, Core>;
 };
 template <class P, class Core> struct RowsOf<false, P, Core> {
@@ -118,8 +118,8 @@ template <class P, class Core> struct ColumnFill {
     using Shape = typename Core::Tile;
     static constexpr bool ALONG = Core::WARPS && (P::PACKED || P::B_DOWN);
     // Pieces of 16 bytes, ACROSS of them beside each other: words of neighbouring columns, or pieces of the depth.
-    static constexpr int THICK = ALONG ? 1 : 16 / sizeof(Word), DEEP = ALONG ? 16 / sizeof(T) : Core::PAIR;
-    static constexpr int WIDE = Shape::N / THICK, HIGH = Shape::K * Core::PAIR / DEEP, ALL = WIDE * HIGH;
+    static constexpr int THICK = ALONG ? 1 : 16 / sizeof(Word), DEEP = ALONG ? 16 / sizeof(T) : Core::PER_WORD;
+    static constexpr int WIDE = Shape::N / THICK, HIGH = Shape::K * Core::PER_WORD / DEEP, ALL = WIDE * HIGH;
     static constexpr int ACROSS = P::B_DOWN ? HIGH : WIDE;
     static constexpr int NEXT = Shape::THREADS / ACROSS, COUNT = (ALL + Shape::THREADS - 1) / Shape::THREADS;
     static constexpr int NEXT_N = P::B_DOWN ? NEXT * THICK : 0, NEXT_K = P::B_DOWN ? 0 : NEXT * DEEP;
@@ -130,7 +130,7 @@ template <class P, class Core> struct ColumnFill {
 
     // The word of a buffer that has element `k` of column n.
     static constexpr BRICK_DEVICE int place(int n, int k) {
-        return ALONG ? n * Shape::A_ROW + k / Core::PAIR : k / Core::PAIR * Shape::B_ROW + n;
+        return ALONG ? n * Shape::A_ROW + k / Core::PER_WORD : k / Core::PER_WORD * Shape::B_ROW + n;
     }
     static BRICK_DEVICE int column() { return (P::B_DOWN ? thread() / ACROSS : thread() % ACROSS) * THICK; }
     static BRICK_DEVICE int depth() { return (P::B_DOWN ? thread() % ACROSS : thread() / ACROSS) * DEEP; }
@@ -153,7 +153,7 @@ template <class P, class Core> struct ColumnFill {
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) {
             if (ALL % Shape::THREADS && thread() + i * Shape::THREADS >= ALL) break;
-            const bool deep = P::template fits<Shape::K * Core::PAIR>() || k + depth() + i * NEXT_K < p.deep();
+            const bool deep = P::template fits<Shape::K * Core::PER_WORD>() || k + depth() + i * NEXT_K < p.deep();
             const bool in = deep && n + column() + i * NEXT_N < P::STORED;
             const T* const next = from + i * (NEXT_N * P::BESIDE + NEXT_K * P::DOWN);
             copy_async16(b + i * place(NEXT_N, NEXT_K), next, in ? 16 : 0);
@@ -175,12 +175,12 @@ template <class P, class Core> struct ColumnFill {
     }
 
     BRICK_DEVICE void elements(int k, Word* b) const {
-        constexpr int DEPTH = Shape::K * Core::PAIR;
+        constexpr int DEPTH = Shape::K * Core::PER_WORD;
 #pragma unroll 2
         for (int j = thread(); j < Shape::N * DEPTH; j += Shape::THREADS) {
             const int row = P::B_DOWN ? j % DEPTH : j / Shape::N, column = P::B_DOWN ? j / DEPTH : j % Shape::N;
             const T* from = p.b(k + row, n + column);
-            reinterpret_cast<T*>(b + place(column, row))[row % Core::PAIR] = from ? *global(from) : T(0);
+            reinterpret_cast<T*>(b + place(column, row))[row % Core::PER_WORD] = from ? *global(from) : T(0);
         }
     }
 };

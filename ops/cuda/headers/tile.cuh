@@ -46,7 +46,7 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
     using Word = typename Core::Word;
     int* const rows = reinterpret_cast<int*>(shared);
     Word* const zeros = reinterpret_cast<Word*>(shared + Shape::M * ROW_WORDS * sizeof(int));
-    Word* const stages = zeros + Shape::ZEROS;
+    Word* const buffers = zeros + Shape::ZEROS;
     sync();
     if (thread() < Shape::ZEROS) zeros[thread()] = 0;
 #pragma unroll 1  // at most once, mostly: code is short instead
@@ -57,36 +57,37 @@ template <class P, class Core> BRICK_DEVICE void product_tile(const P& p, int m,
     }
     sync();
     using Columns = ColumnFill<P, Core>;
-    const typename RowsOf<Shape::STAGED, P, Core>::Type left(p, rows, zeros);
+    const typename RowsOf<Shape::BUFFERED, P, Core>::Type left(p, rows, zeros);
     const Columns right(p, n * P::PARTS);
     Core core;
-    int k = p.template next<Shape::K * Core::PAIR>(0), waiting = 0, to = 0;  // buffers filled, the next to fill
+    int k = p.template next<Shape::K * Core::PER_WORD>(0), waiting = 0, to = 0;  // buffers filled, the next to fill
     int multiplied = k;  // the depth of the next buffer to multiply
     const auto fill = [&] {
         if (k < p.depth) {
-            Word* const stage = stages + to * Shape::STAGE;
-            left.fill(k, stage);
-            right.fill(k, stage + Shape::A_WORDS);
+            Word* const buffer = buffers + to * Shape::BUFFER_WORDS;
+            left.fill(k, buffer);
+            right.fill(k, buffer + Shape::A_WORDS);
             ++waiting;
-            to = to + 1 == Shape::STAGES ? 0 : to + 1;
-            k = p.template next<Shape::K * Core::PAIR>(k + Shape::K * Core::PAIR);
+            to = to + 1 == Shape::BUFFERS ? 0 : to + 1;
+            k = p.template next<Shape::K * Core::PER_WORD>(k + Shape::K * Core::PER_WORD);
         }
         copy_commit();
     };
 #pragma unroll 1  // else registers are spilled
-    for (int s = 0; s < Shape::STAGES - 1; ++s) fill();
+    for (int s = 0; s < Shape::BUFFERS - 1; ++s) fill();
     while (waiting) {
-        copy_wait<Shape::STAGES - 2>();
+        copy_wait<Shape::BUFFERS - 2>();
         sync();
         fill();
-        const Word* const stage = stages + (to >= waiting ? to - waiting : to - waiting + Shape::STAGES) * Shape::STAGE;
-        core.template multiply<Columns::ALONG, P::PACKED>(left.at(multiplied, stage), stage + Shape::A_WORDS);
-        if constexpr (!Shape::STAGED)
-            multiplied = p.template next<Shape::K * Core::PAIR>(multiplied + Shape::K * Core::PAIR);
+        const int from = to >= waiting ? to - waiting : to - waiting + Shape::BUFFERS;
+        const Word* const buffer = buffers + from * Shape::BUFFER_WORDS;
+        core.template multiply<Columns::ALONG, P::PACKED>(left.at(multiplied, buffer), buffer + Shape::A_WORDS);
+        if constexpr (!Shape::BUFFERED)
+            multiplied = p.template next<Shape::K * Core::PER_WORD>(multiplied + Shape::K * Core::PER_WORD);
         --waiting;
     }
     copy_wait<0>();
-    finish_tile<P, Core>(p, core, rows, n, reinterpret_cast<typename Core::Sum*>(stages));
+    finish_tile<P, Core>(p, core, rows, n, reinterpret_cast<typename Core::Sum*>(buffers));
 }
 
 // All of a problem. `P` has

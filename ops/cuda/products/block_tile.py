@@ -13,8 +13,8 @@ from brickrt.ops.cuda.operand import VECTOR
 from brickrt.ops.cuda.printing.types import ctype, is_half
 from brickrt.ops.cuda.shared_memory import LEAST, room
 
-TWO_STAGES = 48 << 10  # bytes that a tile with two buffers may take: one block of any device has them
-MOST_STAGES = 4  # with three buffers on their way, two blocks of any tile ask for more than memory gives meanwhile
+TWO_BUFFERS = 48 << 10  # bytes that a tile with two buffers may take: one block of any device has them
+MOST_BUFFERS = 4  # with three buffers on their way, two blocks of any tile ask for more than memory gives meanwhile
 ROW_BYTES = 16  # of a tile's table of rows, per row
 COPIED = 24  # products that cost as much as bringing one element of an operand to shared memory
 FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
@@ -22,7 +22,7 @@ FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
 
 @dataclass(frozen=True)
 class BlockTile:
-    """`m` x `n` outputs, `k` words of the depth per stage; `split` groups of threads sum parts of the depth.
+    """`m` x `n` outputs, `k` words of the depth per buffer; `split` groups of threads sum parts of the depth.
 
     On tensor cores `down` x `across` warps share the outputs; else each thread has `down` x `across` of them.
     """
@@ -34,7 +34,7 @@ class BlockTile:
     down: int
     across: int
 
-    def stage_words(self, either: bool, in_place: bool = False) -> int:
+    def buffer_words(self, either: bool, in_place: bool = False) -> int:
         """Words of a buffer; `either`: columns of B may lie in it as rows of A do, of which `in_place` none are
         there."""
         across, along = self.k * (self.n + 8), self.n * (self.k + 4)
@@ -81,14 +81,14 @@ LANE_TILES = (
 class Core:
     """A tile and the type of its operands; `warps` tells whether it runs on tensor cores.
 
-    Of its `stages`, the buffers in shared memory, one is multiplied while the others are being filled. A lies in shared
-    memory already where it is read `in_place`.
+    One of its `buffers` in shared memory is multiplied while the others are being filled. A lies in shared memory
+    already where it is read `in_place`.
     """
 
     tile: BlockTile
     dtype: np.dtype
     warps: bool
-    stages: int = 2
+    buffers: int = 2
     in_place: bool = False
 
     @property
@@ -97,7 +97,7 @@ class Core:
         return 4 if self.warps else self.dtype.itemsize
 
     @property
-    def pair(self) -> int:
+    def per_word(self) -> int:
         """Elements of a word: two of a half type on tensor cores, else one."""
         return self.word // self.dtype.itemsize
 
@@ -107,9 +107,9 @@ class Core:
         return VECTOR // self.dtype.itemsize if self.warps else 1
 
     @property
-    def stage_bytes(self) -> int:
+    def buffer_bytes(self) -> int:
         """Bytes of a buffer in shared memory."""
-        return self.tile.stage_words(self.warps, self.in_place) * self.word
+        return self.tile.buffer_words(self.warps, self.in_place) * self.word
 
     @property
     def fixed_bytes(self) -> int:
@@ -119,7 +119,7 @@ class Core:
     @property
     def shared(self) -> int:
         """Bytes of shared memory: the table of rows and the buffers."""
-        return self.fixed_bytes + self.stages * self.stage_bytes
+        return self.fixed_bytes + self.buffers * self.buffer_bytes
 
     def round_bytes(self, copied: bool) -> int:
         """Bytes of shared memory that a buffer of both factors costs, written and read, of a first factor that is
@@ -133,10 +133,10 @@ class Core:
         """The same of a tile's sums."""
         return 2 * self.tile.m * self.tile.n * self.tile.split * (4 if self.warps else self.word)
 
-    def staged(self, most: int) -> Core:
+    def buffered(self, most: int) -> Core:
         """With as many buffers as BLOCKS blocks have room for on a device that gives a block at most `most` bytes."""
-        fitting = (room(most, BLOCKS) - self.fixed_bytes) // self.stage_bytes
-        return replace(self, stages=max(2, min(fitting, MOST_STAGES)))
+        fitting = (room(most, BLOCKS) - self.fixed_bytes) // self.buffer_bytes
+        return replace(self, buffers=max(2, min(fitting, MOST_BUFFERS)))
 
     def pack(self, b: np.ndarray) -> np.ndarray:
         """[…, depth, columns] → […, depth / together, columns, together], zeros beyond the depth."""
@@ -149,8 +149,8 @@ class Core:
     def text(self) -> str:
         """The C++ type in cores.cuh."""
         t = self.tile
-        either, staged = ("true" if flag else "false" for flag in (self.warps, not self.in_place))
-        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.stages}, {t.split}, {either}, {staged}>"
+        either, buffered = ("true" if flag else "false" for flag in (self.warps, not self.in_place))
+        shape = f"brick::Tile<{THREADS}, {t.m}, {t.n}, {t.k}, {self.buffers}, {t.split}, {either}, {buffered}>"
         return f"brick::{'Warps' if self.warps else 'Lanes'}<{ctype(self.dtype)}, {shape}, {t.down}, {t.across}>"
 
 
@@ -167,15 +167,15 @@ def on_warps(dtype: np.dtype, precision: str) -> bool:
 
 
 def cores(dtype: np.dtype, precision: str, most: int = LEAST, together: int = 0) -> Iterator[Core]:
-    """All tiles for a type, the largest first, with the buffers that suit a device (`Core.staged`).
+    """All tiles for a type, the largest first, with the buffers that suit a device (`Core.buffered`).
 
     The tiles are the same for all devices, and with them the order in which products are summed. With `together` they
     read A in place, of which so many elements follow one another: those whose buffers begin at one of these.
     """
     warps, in_place = on_warps(dtype, precision), together > 0
     found = (Core(t, dtype, warps, in_place=in_place) for t in (WARP_TILES if warps else LANE_TILES))
-    fit = (c for c in found if together % (c.tile.k * c.pair) == 0)
-    return (c.staged(most) for c in fit if c.shared <= min(TWO_STAGES, room(most, BLOCKS)))
+    fit = (c for c in found if together % (c.tile.k * c.per_word) == 0)
+    return (c.buffered(most) for c in fit if c.shared <= min(TWO_BUFFERS, room(most, BLOCKS)))
 
 
 @cache
@@ -195,6 +195,6 @@ def choose_core(
     `cores`.
     """
     fit = (c for c in cores(dtype, precision, most, together) if c.tile.n % unit == 0)
-    best = min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.pair)))
-    fills = -(-depth // (best.tile.k * best.pair))
-    return replace(best, stages=max(2, min(best.stages, fills + 1)))
+    best = min(fit, key=lambda c: c.tile.cost(m, n, -(-depth // c.per_word)))
+    fills = -(-depth // (best.tile.k * best.per_word))
+    return replace(best, buffers=max(2, min(best.buffers, fills + 1)))

@@ -69,7 +69,7 @@ class ProductConv(ConvBase):
     @property
     def padded_channels(self) -> int:
         """Channels to a tap, up to whole words; those beyond the input's are zero."""
-        return -(-self.channels // self.core.pair) * self.core.pair
+        return -(-self.channels // self.core.per_word) * self.core.per_word
 
     @property
     def padded_columns(self) -> int:

@@ -134,12 +134,12 @@ class MatMulKernel(Kernel):
         rows_of_a = wide and a.strides[-1] == 1 and a.vector >= width and self.depth % width == 0
         rows_of_b = wide and b.strides[-1] == 1 and b.vector >= width and self.columns % width == 0
         columns_of_b = self.core.warps and b.strides[-2] == 1 and b.vector >= width and self.depth % width == 0
-        packed, paired = self.packed[1], self.core.pair == 2
+        packed, two = self.packed[1], self.core.per_word == 2
         down = not packed and b.strides[-1] != 1
         return {
             "A_VECTOR": width if rows_of_a else 1,
-            "B_VECTOR": int(wide if packed else columns_of_b if down else rows_of_b and not paired),
-            "B_PAIRS": int(not packed and rows_of_b and paired),
+            "B_VECTOR": int(wide if packed else columns_of_b if down else rows_of_b and not two),
+            "B_PAIRS": int(not packed and rows_of_b and two),
             "B_DOWN": int(down),
         }
 

@@ -24,7 +24,7 @@ from brickrt.runtime.lowering.task_graph import Allocation
 
 
 @dataclass(frozen=True)
-class GroupStage:
+class GroupAction:
     """What is done at a time, for a whole group, with `tensor`, `node`'s output or what it is the first to read.
 
     gather: its bricks are copied to the buffers. fill: zeros are written outside of its extents. crop: its window
@@ -38,26 +38,26 @@ class GroupStage:
     read: Read = (-1, -1)
 
 
-def stages_of(bricks: Bricks) -> list[GroupStage]:
-    """The stages of a group, in order."""
-    graph, found = bricks.tasks.plan.graph, list[GroupStage]()
+def actions_of(bricks: Bricks) -> list[GroupAction]:
+    """The actions of a group, in order."""
+    graph, found = bricks.tasks.plan.graph, list[GroupAction]()
     padded = {bricks.source(read) for read in bricks.reads if not isinstance(graph.nodes[read[0]].op, MatMul)}
     for k in bricks.nodes:
         name = graph.nodes[k].output
         for read in (read for read in sorted(bricks.reads) if read[0] == k):
             source = bricks.source(read)
             if source not in bricks.inner and not any(s.tensor == source for s in found):
-                found.append(GroupStage("gather", k, source))
+                found.append(GroupAction("gather", k, source))
             if bricks.key(read) != source:
-                found.append(GroupStage("crop", k, source, read))
+                found.append(GroupAction("crop", k, source, read))
         if name in bricks.inner or name == bricks.root:
-            found.append(GroupStage("call" if k in bricks.library else "node", k, name))
+            found.append(GroupAction("call" if k in bricks.library else "node", k, name))
         if bricks.library.get(k, "all") != "all":
-            found.append(GroupStage("rest", k, name))
+            found.append(GroupAction("rest", k, name))
         if name in bricks.inner & padded:
-            found.append(GroupStage("fill", k, name))
+            found.append(GroupAction("fill", k, name))
     if bricks.library.get(bricks.nodes[-1]) == "all":
-        found.append(GroupStage("scatter", bricks.nodes[-1], bricks.root))
+        found.append(GroupAction("scatter", bricks.nodes[-1], bricks.root))
     return found
 
 
@@ -68,7 +68,7 @@ class GroupBuffers:
     `alike` bricks in a row have their second factor in common (`Bricks.common`), and one buffer for it."""
 
     bricks: Bricks
-    stages: tuple[GroupStage, ...]
+    actions: tuple[GroupAction, ...]
     slots: int
     alike: int
     offsets: Mapping[Key, int]
@@ -122,24 +122,24 @@ class GroupBuffers:
 def make_buffers(bricks: Bricks, start: int, device: DeviceSpec, limit: int | None) -> GroupBuffers | None:
     """Groups of as many bricks as the cache holds, at most `limit`, all about equally large; None where one brick is
     too large for it."""
-    stages, limit = stages_of(bricks), limit or len(bricks)
+    actions, limit = actions_of(bricks), limit or len(bricks)
     cache = device.cache_share * device.shared[1]
     free = max(cache - _constant_bytes(bricks), cache / 2)  # weights that do not fit in half of it pass through
     for alike in (n for n in range(bricks.common[1], 0, -1) if bricks.common[1] % n == 0):
-        count, (_, each) = len(bricks) // alike, _packed(bricks, stages, alike, alike)
+        count, (_, each) = len(bricks) // alike, _packed(bricks, actions, alike, alike)
         most = min(int(free // max(1, each)), count, limit // alike)
         if most:
             slots = alike * -(-count // -(-count // most))
-            offsets, nbytes = _packed(bricks, stages, slots, alike)
-            return GroupBuffers(bricks, tuple(stages), slots, alike, offsets, start, nbytes)
+            offsets, nbytes = _packed(bricks, actions, slots, alike)
+            return GroupBuffers(bricks, tuple(actions), slots, alike, offsets, start, nbytes)
     return None
 
 
-def _packed(bricks: Bricks, stages: Sequence[GroupStage], slots: int, alike: int) -> tuple[dict[Key, int], int]:
+def _packed(bricks: Bricks, actions: Sequence[GroupAction], slots: int, alike: int) -> tuple[dict[Key, int], int]:
     """Offsets of all buffers, and their bytes; buffers that are never needed at the same time share memory."""
     users: dict[Key, list[int]] = {}
-    for s, stage in enumerate(stages):
-        for key in _touched(bricks, stage):
+    for s, action in enumerate(actions):
+        for key in _touched(bricks, action):
             users.setdefault(key, []).append(s)
     keys = list(users)
     lives = [
@@ -151,15 +151,15 @@ def _packed(bricks: Bricks, stages: Sequence[GroupStage], slots: int, alike: int
     return {keys[int(n)]: offset for n, offset in offsets.items()}, nbytes
 
 
-def _touched(bricks: Bricks, stage: GroupStage) -> list[Key]:
-    """Buffers that a stage reads or writes."""
-    if stage.kind == "call":
-        return [bricks.result(stage.node), *(bricks.key(read) for read in bricks.reads if read[0] == stage.node)]
-    if stage.kind in ("node", "rest"):
-        names = *bricks.tasks.plan.graph.nodes[stage.node].inputs[bricks.read(stage.node) :], stage.tensor
+def _touched(bricks: Bricks, action: GroupAction) -> list[Key]:
+    """Buffers that an action reads or writes."""
+    if action.kind == "call":
+        return [bricks.result(action.node), *(bricks.key(read) for read in bricks.reads if read[0] == action.node)]
+    if action.kind in ("node", "rest"):
+        names = *bricks.tasks.plan.graph.nodes[action.node].inputs[bricks.read(action.node) :], action.tensor
         inner = [root for root in map(bricks.tasks.root, names) if root in bricks.inner]
-        return list(dict.fromkeys([*inner, *([bricks.result(stage.node)] if stage.kind == "rest" else ())]))
-    return [stage.tensor, stage.read] if stage.kind == "crop" else [stage.tensor]
+        return list(dict.fromkeys([*inner, *([bricks.result(action.node)] if action.kind == "rest" else ())]))
+    return [action.tensor, action.read] if action.kind == "crop" else [action.tensor]
 
 
 def _nbytes(bricks: Bricks, key: Key) -> int:

@@ -210,15 +210,15 @@ class _GroupSearch:
         buffers' memory."""
         task_of, parts = (
             self.task_of(self.subgraph(launch)),
-            [self.extra.of(buffers, stage) for stage in buffers.stages],
+            [self.extra.of(buffers, action) for action in buffers.actions],
         )
         for part in (part for some in parts for part in some):
             self.found.owners.append(task_of[buffers.bricks.numbers[part.bricks]])
         for group in range(buffers.groups):
-            for stage, some in zip(buffers.stages, parts, strict=True):
+            for action, some in zip(buffers.actions, parts, strict=True):
                 tasks = [part.tasks[part.bricks // buffers.slots == group] for part in some]
-                if stage.kind == "call":
-                    self.found.calls[len(self.found.launches)] = calls[stage.node]
+                if action.kind == "call":
+                    self.found.calls[len(self.found.launches)] = calls[action.node]
                     self.add(launch, np.zeros(0, np.int64), ())
                 elif sum(map(len, tasks)):
                     self.add(launch, np.concatenate(tasks), tuple(part.index for part in some))

@@ -17,7 +17,7 @@ from brickrt.ops.operators.move import Reorder
 from brickrt.ops.operators.product import Product
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import bands_of
-from brickrt.runtime.cuda.groups.group_buffers import GroupBuffers, GroupStage
+from brickrt.runtime.cuda.groups.group_buffers import GroupAction, GroupBuffers
 from brickrt.runtime.cuda.groups.group_geometry import outside
 from brickrt.runtime.cuda.kernels.kernel_context import ARENA
 from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable, KernelRecords
@@ -94,21 +94,21 @@ class GroupStepList:
     task: int
     found: list[GroupSteps] = field(default_factory=list)
 
-    def of(self, buffers: GroupBuffers, stage: GroupStage) -> list[StepTasks]:
-        """What kernels do in a stage of all groups."""
-        if stage.kind == "call":
+    def of(self, buffers: GroupBuffers, action: GroupAction) -> list[StepTasks]:
+        """What kernels do in an action of all groups."""
+        if action.kind == "call":
             return []
-        if stage.kind in ("node", "rest"):
-            return [self._node(buffers, stage)]
-        if stage.kind == "scatter":
-            return [self._copy(buffers, stage)]
-        if stage.kind == "crop":
-            return [self._crop(buffers, stage)]
-        parts = [self._copy(buffers, stage)] if stage.kind == "gather" else []
+        if action.kind in ("node", "rest"):
+            return [self._node(buffers, action)]
+        if action.kind == "scatter":
+            return [self._copy(buffers, action)]
+        if action.kind == "crop":
+            return [self._crop(buffers, action)]
+        parts = [self._copy(buffers, action)] if action.kind == "gather" else []
         numbers, boxes = outside(
-            buffers.bricks.held(stage.tensor), self.places.tasks.plan.graph.types[stage.tensor].shape
+            buffers.bricks.held(action.tensor), self.places.tasks.plan.graph.types[action.tensor].shape
         )
-        return [*parts, self._fill(buffers, stage, numbers, boxes)] if len(numbers) else parts
+        return [*parts, self._fill(buffers, action, numbers, boxes)] if len(numbers) else parts
 
     def rest_of(self, steps: Steps, share: Coverage) -> StepTasks:
         """What is left of a whole layer."""
@@ -121,75 +121,75 @@ class GroupStepList:
         self.task += len(bricks)
         return part
 
-    def _node(self, buffers: GroupBuffers, stage: GroupStage) -> StepTasks:
+    def _node(self, buffers: GroupBuffers, action: GroupAction) -> StepTasks:
         """The node's own kernel, or that of what is left of it, where bricks have what it reads inside of them."""
         tasks, held = self.places.tasks, buffers.bricks.inner
-        node, left = tasks.plan.graph.nodes[stage.node], stage.kind == "rest"
+        node, left = tasks.plan.graph.nodes[action.node], action.kind == "rest"
         product = isinstance(node.op, Product) and not left
-        bricks, boxes = cut(buffers, buffers.bricks.computed(stage.tensor), PRODUCT if product else ELEMENTS)
+        bricks, boxes = cut(buffers, buffers.bricks.computed(action.tensor), PRODUCT if product else ELEMENTS)
         part = self._new(bricks)
-        read = node.inputs[buffers.bricks.read(stage.node) :]
+        read = node.inputs[buffers.bricks.read(action.node) :]
         names = {tasks.root(name) for name in (*read, node.output)} & held
         origins = {name: buffers.origins(name)[bricks] for name in names}
-        steps = Steps(stage.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), origins)
+        steps = Steps(action.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), origins)
         places = {name: buffers.place(name) for name in names}
-        self.found.append(self._rest(buffers, stage, steps, places, bricks) if left else NodeSteps(steps, places))
+        self.found.append(self._rest(buffers, action, steps, places, bricks) if left else NodeSteps(steps, places))
         return part
 
     def _rest(
         self,
         buffers: GroupBuffers,
-        stage: GroupStage,
+        action: GroupAction,
         steps: Steps,
         places: Mapping[str, Allocation],
         bricks: np.ndarray,
     ) -> RestSteps:
-        operand, start = buffers.product(stage.node), buffers.place(buffers.bricks.result(stage.node)).offset
-        first = buffers.origins(stage.tensor)[bricks]
+        operand, start = buffers.product(action.node), buffers.place(buffers.bricks.result(action.node)).offset
+        first = buffers.origins(action.tensor)[bricks]
         origin = ARENA, start - operand.byte_offsets(first)
-        return RestSteps(steps, places, buffers.bricks.library[stage.node], (operand, origin))
+        return RestSteps(steps, places, buffers.bricks.library[action.node], (operand, origin))
 
-    def _copy(self, buffers: GroupBuffers, stage: GroupStage) -> StepTasks:
+    def _copy(self, buffers: GroupBuffers, action: GroupAction) -> StepTasks:
         """From where a tensor is stored whole to the bricks, or back."""
-        plan, name = self.places.tasks.plan, stage.tensor
+        plan, name = self.places.tasks.plan, action.tensor
         first = np.arange(0, len(buffers.bricks), buffers.sharing(name))
         pieces, boxes = cut(buffers, buffers.bricks.computed(name).take(first), ELEMENTS)
         bricks = first[pieces]
         part = self._new(bricks)
         whole, own = self.places.operand(name), buffers.operand(name)
-        steps = Steps(stage.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), {})
+        steps = Steps(action.node, boxes, part.tasks, np.zeros(len(bricks), np.int64), {})
         operands = own, whole
         origins = _origin(buffers, name, own, bricks), self.places.origin(name, whole, steps)
         op = Reorder(buffers.bricks.layout(name))
-        if stage.kind == "scatter":
+        if action.kind == "scatter":
             op, operands, origins = Reorder(plan.layouts[name]), operands[::-1], origins[::-1]
-        self.found.append(OpSteps(plan.graph.nodes[stage.node], op, operands, origins, boxes, part.tasks))
+        self.found.append(OpSteps(plan.graph.nodes[action.node], op, operands, origins, boxes, part.tasks))
         return part
 
-    def _crop(self, buffers: GroupBuffers, stage: GroupStage) -> StepTasks:
+    def _crop(self, buffers: GroupBuffers, action: GroupAction) -> StepTasks:
         """A window of a tensor's buffers, with its zeros, in buffers of its own; by their indices."""
-        box, store = buffers.bricks.reads[stage.read], buffers.bricks.stores[stage.tensor]
+        box, store = buffers.bricks.reads[action.read], buffers.bricks.stores[action.tensor]
         lo = np.zeros_like(box.lo)
-        lo[:, 0] = buffers.slot_of(stage.read) * box.extents[0, 0]
+        lo[:, 0] = buffers.slot_of(action.read) * box.extents[0, 0]
         bricks, boxes = cut(buffers, Boxes(lo, lo + box.extents), ELEMENTS)
-        part, own = self._new(bricks), buffers.packed(stage.read)
-        wide = buffers.operand(stage.tensor)
+        part, own = self._new(bricks), buffers.packed(action.read)
+        wide = buffers.operand(action.tensor)
         first = box.lo - store.lo
-        first[:, 0] += buffers.slot_of(stage.read) * (store.extents[0] - box.extents[0, 0])
-        where = buffers.place(stage.tensor).offset + wide.byte_offsets(first[bricks])
-        origins = (ARENA, np.full(len(bricks), buffers.place(stage.read).offset, np.int64)), (ARENA, where)
-        node = self.places.tasks.plan.graph.nodes[stage.node]
+        first[:, 0] += buffers.slot_of(action.read) * (store.extents[0] - box.extents[0, 0])
+        where = buffers.place(action.tensor).offset + wide.byte_offsets(first[bricks])
+        origins = (ARENA, np.full(len(bricks), buffers.place(action.read).offset, np.int64)), (ARENA, where)
+        node = self.places.tasks.plan.graph.nodes[action.node]
         operands = own, replace(wide, type=own.type)
         self.found.append(OpSteps(node, Reorder("last"), operands, origins, boxes, part.tasks))
         return part
 
-    def _fill(self, buffers: GroupBuffers, stage: GroupStage, numbers: np.ndarray, boxes: Boxes) -> StepTasks:
+    def _fill(self, buffers: GroupBuffers, action: GroupAction, numbers: np.ndarray, boxes: Boxes) -> StepTasks:
         """Zeros where windows reach over the ends of the tensor: in its buffers, whose indices never are negative."""
-        part, operand, place = self._new(numbers), buffers.packed(stage.tensor), buffers.place(stage.tensor)
-        shift = buffers.origins(stage.tensor)[numbers]
+        part, operand, place = self._new(numbers), buffers.packed(action.tensor), buffers.place(action.tensor)
+        shift = buffers.origins(action.tensor)[numbers]
         boxes = Boxes(boxes.lo - shift, boxes.hi - shift)
         where = ARENA, np.full(len(boxes), place.offset, np.int64)
-        node = self.places.tasks.plan.graph.nodes[stage.node]
+        node = self.places.tasks.plan.graph.nodes[action.node]
         self.found.append(OpSteps(node, Map(const(0, operand.dtype)), (operand,), (where,), boxes, part.tasks))
         return part
 

@@ -160,7 +160,7 @@ def test_norms_of_half_precision(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_classification(monkeypatch: pytest.MonkeyPatch) -> None:
     """The convolutions are swept, the head runs once on what is left."""
-    monkeypatch.setattr(resnet50, "STAGES", ((16, 1), *[(32, 1)] * 3))  # of each kind of block
+    monkeypatch.setattr(resnet50, "BLOCKS", ((16, 1), *[(32, 1)] * 3))  # of each kind of block
     network = zoo.build("resnet50", size=65)
     stream = planner_of(plan_of(network)).stream_plan(16)
     assert len(stream.sweeps) == 1 and stream.last and len(stream.sweeps[0].schedule.units) > 5

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from brickrt.zoo.layers import Activation, Net
 
 # Channels, number of inverted residuals, stride of the first, features and depth of the transformer behind them.
-STAGES = (32, 1, 1, 0, 0), (64, 3, 2, 0, 0), (96, 1, 2, 144, 2), (128, 1, 2, 192, 4), (160, 1, 2, 240, 3)
+BLOCKS = (32, 1, 1, 0, 0), (64, 3, 2, 0, 0), (96, 1, 2, 144, 2), (128, 1, 2, 192, 4), (160, 1, 2, 240, 3)
 STEM, LAST = 16, 640
 EXPANSION = 4
 HEADS = 4
@@ -31,7 +31,7 @@ def mobilevit_s(net: Net, x: Activation) -> Activation:
     """Sizes are multiples of 64, so that patches of 2x2 fit the coarsest features."""
     net.require(minimum=64, multiple=64)
     x = _unit(net, x, "stem", STEM, 3, stride=2)
-    for i, (channels, blocks, stride, features, depth) in enumerate(STAGES, 1):
+    for i, (channels, blocks, stride, features, depth) in enumerate(BLOCKS, 1):
         for j in range(blocks):
             x = _inverted_residual(net, x, f"layer{i}.{j}", channels, stride if j == 0 else 1)
         if depth:

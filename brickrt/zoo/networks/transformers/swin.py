@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
     from brickrt.zoo.layers import Activation, Net
 
-# Blocks and heads of each stage; features double from one to the next.
-STAGES = (2, 3), (2, 6), (6, 12), (2, 24)
+# Blocks and heads at each resolution; features double from one to the next.
+BLOCKS = (2, 3), (2, 6), (6, 12), (2, 24)
 WIDTH = 96
 PATCH = 4
 WINDOW = 7
@@ -36,7 +36,7 @@ def swin_t(net: Net, x: Activation) -> Activation:
     x = net.conv(x, "patch_embed", WIDTH, PATCH, stride=PATCH, pad=0, rectified=False)
     tokens = net.node("Transpose", "patch_embed.tokens", x.name, perm=[0, 2, 3, 1])
     x = replace(x, name=layer_norm(net, tokens, "patch_embed.norm", WIDTH), last=True)
-    for i, (blocks, heads) in enumerate(STAGES):
+    for i, (blocks, heads) in enumerate(BLOCKS):
         if i:
             x = _merge_patches(net, x, f"stages.{i}.merge")
         for j in range(blocks):

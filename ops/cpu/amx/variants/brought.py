@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.body import AmxBody
 from brickrt.ops.cpu.amx.gather import BYTE, Chunk
-from brickrt.ops.cpu.amx.scheme import BLOCKS, AmxScheme
+from brickrt.ops.cpu.amx.scheme import CHANNEL_TILES, AmxScheme
 from brickrt.ops.cpu.amx.second_factors import second_factor
 from brickrt.ops.cpu.amx.sizes import ROW_BYTES, ROWS, TILE_BYTES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
@@ -36,7 +36,7 @@ class BroughtKernel(AmxScheme):
     @property
     def most_units(self) -> int:
         """Units of K that there is room for."""
-        return min(super().most_units, max(1, BROUGHT_BYTES // (self.taps * BLOCKS * self.step_bytes)))
+        return min(super().most_units, max(1, BROUGHT_BYTES // (self.taps * CHANNEL_TILES * self.step_bytes)))
 
     @property
     def block_bytes(self) -> int:
@@ -51,7 +51,7 @@ class BroughtKernel(AmxScheme):
     @property
     def area_at(self) -> int:
         """Bytes before the planes."""
-        return self.brought_at + BLOCKS * self.block_bytes
+        return self.brought_at + CHANNEL_TILES * self.block_bytes
 
     def packed_elements(self, i: int) -> int:
         """See `Kernel`."""
@@ -82,7 +82,7 @@ class BroughtBody(AmxBody):
         past = f.mul(self.sweep, k.sweep)
         end = f.minimum(k.sweep, f.sub(k.units, past))
         whole = f.minimum(end, f.sub(self.second.whole_units, past))
-        self.second.begin(chunk.batch, f.mul(tile, BLOCKS), blocks)
+        self.second.begin(chunk.batch, f.mul(tile, CHANNEL_TILES), blocks)
         for first, last, is_whole in ((0, whole, True), (f.maximum(0, whole), end, False)):
             with f.loop(0, k.taps) as tap, f.loop(first, last) as unit, f.loop(0, ROWS) as row:
                 number = f.add(f.mul(tap, k.sweep), unit)

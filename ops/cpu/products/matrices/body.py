@@ -17,8 +17,8 @@ from brickrt.ops.cpu.products.register_tile import Accumulators, LoadWeight, Pac
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
 from brickrt.ops.cpu.products.rows.pace import Pace
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
+from brickrt.ops.cpu.products.words.bfloat_dot import HALF_WORD, joined_words
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
-from brickrt.ops.cpu.products.words.pair_dot import HALF_WORD, joined_pair
 from brickrt.ops.cpu.products.words.paired_bytes import PairedByteDot, PixelPairs
 from brickrt.ops.cpu.products.words.row_pairs import sum_row_pairs
 
@@ -229,6 +229,6 @@ class MatMulBody:
             return f.load(base, f.add(f.mul(depth, depth_stride), j * k.lanes), dtype, k.lanes, masks[j])
 
         def pair(c: Index, j: int) -> ir.Value:
-            return joined_pair(f, *(row(f.add(f.mul(c, 2), half), j, HALF_WORD) for half in range(2)))
+            return joined_words(f, *(row(f.add(f.mul(c, 2), half), j, HALF_WORD) for half in range(2)))
 
         return pair if k.in_words else row

@@ -24,7 +24,7 @@ from brickrt.ops.cpu.emit.sizes import OPERATIONS, Size, SizeTable, alternative,
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow, TiledRow, tile_cycles, tiled_rows
 
-WORD = "tiles"
+COUNT_TILES = "tiles"
 """The operation on sizes that counts tiles: of a width, and of `_code`."""
 MOST_HALVES, MOST_QUARTERS = 3, 2  # tiles of these lengths in a row
 RADIX = 64
@@ -103,7 +103,7 @@ class RowTiles:
         start: int | Size = left
         own = self.blocks, self.isa.lanes, self.isa.double_pumped
         for which, length in enumerate(lengths(most)):
-            count = outputs.table.make(WORD, inner, _code(which, most, *own))
+            count = outputs.table.make(COUNT_TILES, inner, _code(which, most, *own))
             last = outputs - right - length
             tiles = row.run(start, length, count)
             yield replace(tiles, latest=row.residue + last * row.step, in_latest=last * row.advance)
@@ -171,7 +171,7 @@ def _count(width: int, code: int) -> int:
     return tile_counts(width, *parts[1:])[parts[0]]
 
 
-OPERATIONS[WORD] = _count
+OPERATIONS[COUNT_TILES] = _count
 
 
 @lru_cache(maxsize=1 << 12)

@@ -14,7 +14,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I16, fill, vector
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.products.words.half_dot import products_of_pairs
+from brickrt.ops.cpu.products.words.int16_dot import adjacent_products
 from brickrt.ops.cpu.products.words.word_dot import Parts, WordDot
 
 BYTES = 4  # of a word
@@ -27,7 +27,7 @@ class ByteDot(WordDot):
     @staticmethod
     def of(f: FunctionEmitter, isa: Isa) -> ByteDot:
         """The quickest way that a processor has."""
-        kind = _Vnni if isa.multiplies_bytes else WordPairs if isa.multiplies_words else ByteDot
+        kind = _Vnni if isa.multiplies_bytes else WidenedByteDot if isa.multiplies_words else ByteDot
         return kind(f, isa)
 
     def pixel(self, word: ir.Value) -> Parts:
@@ -66,7 +66,7 @@ class _Vnni(ByteDot):
         return self.add(total, [pixel], [weight])  # the pixel's other three bytes are zero
 
 
-class WordPairs(ByteDot):
+class WidenedByteDot(ByteDot):
     """Even and odd bytes apart."""
 
     def _halves(self, word: ir.Value) -> ir.Value:
@@ -85,7 +85,7 @@ class WordPairs(ByteDot):
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
         """See `WordDot`."""
         for x, w in zip(pixel, weight, strict=True):
-            total = self.f.b.add(total, products_of_pairs(self.f, self.isa, x, w))
+            total = self.f.b.add(total, adjacent_products(self.f, self.isa, x, w))
         return total
 
     def add_lanes(self, total: ir.Value, pixel: ir.Value, weight: ir.Value) -> ir.Value:

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.products.words.bfloat_dot import BfloatDot
 from brickrt.ops.cpu.products.words.byte_dot import ByteDot
-from brickrt.ops.cpu.products.words.pair_dot import PairDot
 from brickrt.ops.cpu.products.words.paired_bytes import PairedByteDot
 from brickrt.ops.cpu.products.words.word_dot import WordDot
 
@@ -18,7 +18,7 @@ def word_dot(f: FunctionEmitter, isa: Isa, integer: bool, paired: bool = False) 
     """The quickest way that a processor has to multiply words of bytes (`integer`, perhaps `paired`) or of bfloat16."""
     if paired:
         return PairedByteDot(f, isa)
-    return ByteDot.of(f, isa) if integer else PairDot.of(f, isa)
+    return ByteDot.of(f, isa) if integer else BfloatDot.of(f, isa)
 
 
 def left_registers(isa: Isa, integer: bool) -> Isa:

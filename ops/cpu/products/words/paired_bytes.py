@@ -18,20 +18,20 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I32, Index, vector, zeros
-from brickrt.ops.cpu.products.words.byte_dot import WordPairs
-from brickrt.ops.cpu.products.words.half_dot import products_of_pairs
+from brickrt.ops.cpu.products.words.byte_dot import WidenedByteDot
+from brickrt.ops.cpu.products.words.int16_dot import adjacent_products
 from brickrt.ops.cpu.products.words.word_dot import Parts
 from brickrt.ops.cpu.products.words.words import WORD
 
 
-class PairedByteDot(WordPairs):
+class PairedByteDot(WidenedByteDot):
     """Adds products of words, and the products of their pairs, which are no part of the sums."""
 
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
         """The sums with both added."""
         b, (even, odd), (even_weight, odd_weight) = self.f.b, pixel, weight
         first, second = b.add(even, odd_weight), b.add(odd, even_weight)
-        return b.add(total, products_of_pairs(self.f, self.isa, first, second))
+        return b.add(total, adjacent_products(self.f, self.isa, first, second))
 
 
 def weight_pairs(weights: np.ndarray, axis: int) -> np.ndarray:
@@ -60,7 +60,7 @@ class PixelPairs:
 
     def of(self, words: ir.Value) -> ir.Value:
         """The products of the pairs of a vector of words."""
-        return products_of_pairs(self.f, self.dot.isa, *self.dot.pixel(words))
+        return adjacent_products(self.f, self.dot.isa, *self.dot.pixel(words))
 
     def less(self, value: ir.Value, number: Index) -> ir.Value:
         """A vector of outputs of the pixel of a number, without what its pairs sum to."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.products.words.half_dot import HalfDot
+from brickrt.ops.cpu.products.words.int16_dot import Int16Dot
 from brickrt.ops.cpu.winograd.integers.frame import IntegerFrame
 from brickrt.ops.cpu.winograd.integers.transforms import weight_rows
 from brickrt.ops.cpu.winograd.raw_products import RawProducts
@@ -16,7 +16,7 @@ class IntegerProducts(RawProducts):
 
     def __init__(self, frame: IntegerFrame) -> None:
         super().__init__(frame)
-        self.dot = HalfDot.of(frame.f, frame.k.isa)
+        self.dot = Int16Dot.of(frame.f, frame.k.isa)
 
     def transform(self, block: Index, count: int, tap: Index, channel: Index, c: Index) -> None:
         """G w Gᵀ of a pair of channels of the input, the `c`-th of its chunk."""

@@ -10,13 +10,13 @@ import pytest
 from brickrt.graph.errors import BrickError
 from brickrt.ops.cuda.kernel import BLOCKS, THREADS, make_kernel
 from brickrt.ops.cuda.operand import dense
-from brickrt.ops.cuda.products.block_tile import LANE_TILES, MOST_STAGES, WARP_TILES, choose_core, cores
+from brickrt.ops.cuda.products.block_tile import LANE_TILES, MOST_BUFFERS, WARP_TILES, choose_core, cores
 from brickrt.ops.cuda.products.conv import ProductConv
 from brickrt.ops.cuda.shared_memory import room
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import PRESETS
-from brickrt.plan.tiling.gpu_tiles import TILES, tiles
+from brickrt.plan.tiling.gpu_tiles import TILE_SIZES, tiles
 from brickrt.runtime.cuda.kernels.compile import compile_module
 from tests.support.cuda.cases.product_cases import ProductCase, conv, operands
 from tests.support.cuda.host_kernels import compiled, expected, needs_compiler, source_of
@@ -52,28 +52,28 @@ def test_tiles_leave_room_for_a_second_block(device):
         found = list(cores(np.dtype(dtype), precision, most))
         assert [c.tile for c in found] == list(WARP_TILES if found[0].warps else LANE_TILES)
         for core in found:
-            assert 2 <= core.stages <= MOST_STAGES and core.shared <= room(most, BLOCKS)
-            more = replace(core, stages=core.stages + 1)
-            assert core.stages == MOST_STAGES or more.shared > room(most, BLOCKS)
+            assert 2 <= core.buffers <= MOST_BUFFERS and core.shared <= room(most, BLOCKS)
+            more = replace(core, buffers=core.buffers + 1)
+            assert core.buffers == MOST_BUFFERS or more.shared > room(most, BLOCKS)
 
 
 def test_large_devices_have_more_buffers():
-    stages = {}
+    buffers = {}
     for name, device in PRESETS.items():
         (first, *_) = cores(np.dtype(np.float16), "fp32", device.l1)
-        stages[name] = first.stages
-    assert stages == {"h200": 4, "h100": 4, "a100": 3, "l40s": 2, "rtx4090": 2}
+        buffers[name] = first.buffers
+    assert buffers == {"h200": 4, "h100": 4, "a100": 3, "l40s": 2, "rtx4090": 2}
 
 
 def test_shallow_products_have_no_buffers_that_stay_empty():
-    for depth, stages in ((16, 2), (32, 2), (64, 3), (96, 4), (1024, 4)):
+    for depth, buffers in ((16, 2), (32, 2), (64, 3), (96, 4), (1024, 4)):
         core = choose_core(np.dtype(np.float16), "fp32", 1 << 16, 128, depth, most=PRESETS["h200"].l1)
-        assert (core.tile.m, core.tile.n, core.stages) == (128, 128, stages)
+        assert (core.tile.m, core.tile.n, core.buffers) == (128, 128, buffers)
 
 
 def test_layers_are_cut_in_tiles_that_kernels_have():
     kinds = {kind: tiles(TensorType((1,), dtype), precision) for kind, (dtype, precision) in KINDS.items()}
-    assert kinds["fp32"] == list(TILES[1:]) and kinds["tf32"] == kinds["f16"] == list(TILES)
+    assert kinds["fp32"] == list(TILE_SIZES[1:]) and kinds["tf32"] == kinds["f16"] == list(TILE_SIZES)
     assert tiles(TensorType((1,), np.float64), "fp32") and tiles(TensorType((1,), np.int8), "fp32")
 
 
@@ -127,14 +127,14 @@ def test_buffers_change_no_bit(kind, places):
     dtype, precision = KINDS[kind]
     found = list(cores(np.dtype(dtype), precision))
     made = [
-        kernel(kind, (1, 24, 11, 13), 136, replace(core, stages=stages))
+        kernel(kind, (1, 24, 11, 13), 136, replace(core, buffers=buffers))
         for core in (found[place] for place in places)
-        for stages in range(2, MOST_STAGES + 1)
+        for buffers in range(2, MOST_BUFFERS + 1)
     ]
     bits = [result.tobytes() for result in results(made, *operands(made[0].op, (1, 24, 11, 13), 136, dtype))]
-    per_tile = MOST_STAGES - 1
+    per_tile = MOST_BUFFERS - 1
     for k in range(0, len(made), per_tile):
-        assert len({each.core.stages for each in made[k : k + per_tile]}) == per_tile
+        assert len({each.core.buffers for each in made[k : k + per_tile]}) == per_tile
         assert len(set(bits[k : k + per_tile])) == 1, made[k].core.tile
 
 

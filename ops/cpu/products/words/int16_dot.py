@@ -18,13 +18,13 @@ from brickrt.ops.cpu.products.words.word_dot import Parts, WordDot
 
 
 @dataclass(frozen=True)
-class HalfDot(WordDot):
+class Int16Dot(WordDot):
     """Products of words of two signed 16-bit integers on any processor; sums wrap to 32 bits."""
 
     @staticmethod
-    def of(f: FunctionEmitter, isa: Isa) -> HalfDot:
+    def of(f: FunctionEmitter, isa: Isa) -> Int16Dot:
         """The quickest way that a processor has."""
-        kind = _Accumulated if isa.multiplies_bytes else _Whole if isa.multiplies_words else HalfDot
+        kind = _Accumulated if isa.multiplies_bytes else _Whole if isa.multiplies_words else Int16Dot
         return kind(f, isa)
 
     def pixel(self, word: ir.Value) -> Parts:
@@ -43,15 +43,15 @@ class HalfDot(WordDot):
         return total
 
 
-class _Whole(HalfDot):
+class _Whole(Int16Dot):
     def pixel(self, word: ir.Value) -> Parts:
         return [self.f.b.bitcast(word, vector(I16, 2 * self.isa.lanes))]
 
     def add(self, total: ir.Value, pixel: Parts, weight: Parts) -> ir.Value:
-        return self.f.b.add(total, products_of_pairs(self.f, self.isa, pixel[0], weight[0]))
+        return self.f.b.add(total, adjacent_products(self.f, self.isa, pixel[0], weight[0]))
 
 
-class _Accumulated(HalfDot):
+class _Accumulated(Int16Dot):
     def pixel(self, word: ir.Value) -> Parts:
         return [word]
 
@@ -60,7 +60,7 @@ class _Accumulated(HalfDot):
         return self.f.intrinsic(name, total.type, total, pixel[0], weight[0])
 
 
-def products_of_pairs(f: FunctionEmitter, isa: Isa, x: ir.Value, y: ir.Value) -> ir.Value:
+def adjacent_products(f: FunctionEmitter, isa: Isa, x: ir.Value, y: ir.Value) -> ir.Value:
     """Sums of the products of two adjacent 16-bit integers each (vpmaddwd)."""
     name = "llvm.x86.avx512.pmaddw.d.512" if isa.lanes == 16 else "llvm.x86.avx2.pmadd.wd"
     return f.intrinsic(name, vector(I32, isa.lanes), x, y)

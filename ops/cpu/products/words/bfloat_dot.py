@@ -20,20 +20,20 @@ UPPER = 0xFFFF0000
 HALF_WORD = np.dtype(np.uint16)
 
 
-def joined_pair(f: FunctionEmitter, first: ir.Value, second: ir.Value) -> ir.Value:
+def joined_words(f: FunctionEmitter, first: ir.Value, second: ir.Value) -> ir.Value:
     """Words of two vectors of bfloat16 that lie in rows of their own, both read as `HALF_WORD`."""
     wide = vector(I32, first.type.count)
     return f.b.or_(f.b.zext(first, wide), f.b.shl(f.b.zext(second, wide), fill(wide, 16)))
 
 
 @dataclass(frozen=True)
-class PairDot(WordDot):
+class BfloatDot(WordDot):
     """Products of pairs on any processor: a bfloat16 is the upper half of a float32."""
 
     @staticmethod
-    def of(f: FunctionEmitter, isa: Isa) -> PairDot:
+    def of(f: FunctionEmitter, isa: Isa) -> BfloatDot:
         """The quickest way that a processor has."""
-        return (_DotProduct if isa.multiplies_bfloat16 else PairDot)(f, isa)
+        return (_DotProduct if isa.multiplies_bfloat16 else BfloatDot)(f, isa)
 
     def pixel(self, word: ir.Value) -> Parts:
         """Both elements as float32, the first one first."""
@@ -52,7 +52,7 @@ class PairDot(WordDot):
         return total
 
 
-class _DotProduct(PairDot):
+class _DotProduct(BfloatDot):
     def pixel(self, word: ir.Value) -> Parts:
         return [self.f.b.bitcast(word, vector(BFLOAT, 2 * self.isa.lanes))]
 
