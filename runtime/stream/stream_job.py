@@ -123,6 +123,7 @@ class StreamJob:
             nonfinite=traffic.nonfinite,
             outputs={name: sink.name for name, sink in sinks.items()},
             spilling=self.planned.spilling,
+            transformed=self.planned.transformed,
         )
 
     @property

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from brickrt.graph.builder import COUNTABLE
 from brickrt.graph.errors import BrickError, last_resort
 from brickrt.graph.ir import Graph
@@ -21,13 +23,14 @@ from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
+from brickrt.plan.lean_weights import transformed_bytes, with_transforms
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
 from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.stream_memory import project_stream
 from brickrt.plan.stream.stream_plan import StreamPlanner
-from brickrt.plan.stream.stream_time import modelled_us
+from brickrt.plan.stream.stream_time import arithmetic, modelled_us
 from brickrt.runtime.cpu.memory import give_back_freed
 from brickrt.runtime.files.scratch import SCRATCH_BUFFERS
 from brickrt.runtime.lowering.arena import view_aliases
@@ -39,29 +42,34 @@ from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
-COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside twice the weights
+COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside the weights of the model and of what is planned
 # What a run imports, at the latest once it is planned, and bytes that a process grows by then.
 IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
 WRITING = 16 * MIB  # that a writer holds of each output, beside the rows of a band
 NOISE = MIB  # by which two processes that did the same differ
+# Shares of what transformed weights take beyond the weights, in turn, that a plan may have where all of it leaves too
+# little memory: of how much arithmetic more than the network's own, and of what share of the limit it is looked at.
+TRANSFORMED, MORE_WORK, NOT_LITTLE = (0.25, 0.0625, 0.0), 1.2, 0.05
 
 
 @dataclass(frozen=True, eq=False)
 class PlannedStream:
-    """A plan and how it is cut, for `limit` bytes; planning took `plan_s` seconds."""
+    """A plan and how it is cut, for `limit` bytes; planning took `plan_s` seconds. Transformed weights take at most
+    `transformed` bytes beyond the weights, as many as are fastest where it is None."""
 
     plan: Plan
     candidate: Candidate
     limit: int
     plan_s: float
     spilling: Spilling | None = None
+    transformed: int | None = None
 
     @property
     def cut(self) -> StreamCut:
-        """The heights of bands, the strips, and what is spilled."""
+        """The heights of bands, the strips, what is spilled, and what transformed weights may take."""
         plan = self.candidate.plan
-        return StreamCut(plan.rows, plan.strips, plan.spilled)
+        return StreamCut(plan.rows, plan.strips, plan.spilled, self.transformed)
 
 
 def plan_stream(
@@ -79,6 +87,7 @@ def plan_stream(
     is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
     are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
     processes are `sharing`; none without a folder. A plan that is not `whole` has a sample of its bands: to be told.
+    Where memory is scarce fewer layers have transformed weights, those that gain least for the bytes.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -88,22 +97,72 @@ def plan_stream(
     check_input_types(source, types)
     with uncollected():
         plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
-    slices, views = find_inplace_slices(plan), view_aliases(plan)
-    runtime = _settled_bytes(plan.graph)  # with the graph, whose weights are copies of the model's
+    runtime = _settled_bytes(source, plan.graph)
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
-    spilling = None
-    with last_resort(lambda: "planning bands"), preparing(_longer(plan)), uncollected():
-        planner = StreamPlanner.of(plan, slices, views)
-        axes = planner.network.swept.axes
-        asked = _memory_limit(planner, limit, pipeline.threads, runtime, reading(axes) if reading else 0)
+    search = _CutSearch(limit, pipeline.threads, runtime, reading, spill_into, sharing, whole)
+    with last_resort(lambda: "planning bands"), uncollected():
         if cut is not None:
-            candidate = _as_cut(planner, slices, asked, cut)
+            plan = plan if cut.transformed is None else with_transforms(plan, cut.transformed)
+            found = search.as_cut(plan, cut)
         else:
-            tried, spilling = with_spills(planner, spill_into, pipeline.threads, sharing)
-            candidate = _first_that_fits(tried, slices, asked, whole)
-            if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
-                spilling = replace(spilling, why="takes more memory than is allowed")
-    return PlannedStream(plan, candidate, limit, time.perf_counter() - began, spilling)
+            may_change = pipeline.saved is None and not pipeline.options.exact  # which has the same bits as in core
+            found = _with_transforms_that_pay(search, plan, may_change)
+    return replace(found, plan_s=time.perf_counter() - began)
+
+
+@dataclass(frozen=True)
+class _CutSearch:
+    """What bands are looked for: see `plan_stream`; the process has `runtime` bytes."""
+
+    limit: int
+    threads: int
+    runtime: int
+    reading: Callable[[RowAxes], int] | None
+    spill_into: Path | None
+    sharing: int
+    whole: bool
+
+    def of(self, plan: Plan, transformed: int | None = None) -> PlannedStream:
+        """The fastest bands of a plan within the limit. Raises `TooLittleMemory` where none are."""
+        with preparing(_longer(plan)):
+            planner, slices, asked = self._asked(plan)
+            tried, spilling = with_spills(planner, self.spill_into, self.threads, self.sharing)
+            candidate = _first_that_fits(tried, slices, asked, self.whole)
+        if spilling is not None and tried[0].network.spilled and not candidate.plan.spilled:
+            spilling = replace(spilling, why="takes more memory than is allowed")
+        return PlannedStream(plan, candidate, self.limit, 0.0, spilling, transformed)
+
+    def as_cut(self, plan: Plan, cut: StreamCut) -> PlannedStream:
+        """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
+        with preparing(_longer(plan)):
+            planner, slices, asked = self._asked(plan)
+            candidate = _as_cut(planner, slices, asked, cut)
+        return PlannedStream(plan, candidate, self.limit, 0.0, None, cut.transformed)
+
+    def _asked(self, plan: Plan) -> tuple[StreamPlanner, Collection[str], MemoryLimit]:
+        slices, views = find_inplace_slices(plan), view_aliases(plan)
+        planner = StreamPlanner.of(plan, slices, views)
+        read = self.reading(planner.network.swept.axes) if self.reading else 0
+        return planner, slices, _memory_limit(planner, self.limit, self.threads, self.runtime, read)
+
+
+def _with_transforms_that_pay(search: _CutSearch, plan: Plan, may_change: bool) -> PlannedStream:
+    """The fastest bands within the limit, of plans that transform fewer and fewer weights as long as too little memory
+    is left to bands for them to compute all rows once. Raises the refusal with the least memory where none fit."""
+    found, refusals = list[PlannedStream](), list[TooLittleMemory]()
+    added = transformed_bytes(plan)
+    shares = TRANSFORMED if may_change and added > NOT_LITTLE * search.limit else ()
+    for most in (None, *(int(share * added) for share in shares)):
+        try:
+            found.append(search.of(plan if most is None else with_transforms(plan, most), most))
+        except TooLittleMemory as refusal:
+            refusals.append(refusal)
+            continue
+        if arithmetic(found[-1].candidate.plan) < MORE_WORK:
+            break
+    if not found:
+        raise min(refusals, key=lambda refusal: refusal.least.memory.total)
+    return min(found, key=lambda one: one.candidate.us)
 
 
 def _longer(plan: Plan) -> float:
@@ -147,13 +206,19 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
         return replace(least, plan=plan, memory=memory)
 
 
-def _settled_bytes(graph: Graph) -> int:
+def _settled_bytes(source: SourceGraph, graph: Graph) -> int:
     """What is resident without what was freed, and with what a run imports. At least what `brickrt run` has
     with such weights, so that `brickrt plan`, which loads less, names the same least memory."""
     give_back_freed()
-    weights = sum(array.nbytes for array in graph.constants.values())
+    arrays = (*source.initializers.values(), *graph.constants.values())
+    weights = sum({_memory_of(array): array.nbytes for array in arrays}.values())
     later = sum(nbytes for module, nbytes in IMPORTED.items() if module not in sys.modules)
-    return max(resident_bytes() + later, _rounded(COMMAND + 2 * weights) - NOISE)
+    return max(resident_bytes() + later, _rounded(COMMAND + weights) - NOISE)
+
+
+def _memory_of(array: np.ndarray) -> int:
+    """Where the elements of an array lie: views of one memory have one such number."""
+    return int(array.__array_interface__["data"][0])
 
 
 def _rounded(resident: int) -> int:
@@ -161,7 +226,7 @@ def _rounded(resident: int) -> int:
 
 
 def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: StreamCut) -> Candidate:
-    """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
+    """See `_CutSearch.as_cut`."""
     if not set(cut.spilled) <= set(planner.may_spill):
         raise BrickError("the model is another one than when this run was begun: leave out --resume to start again")
     planner, least = planner.spilling(cut.spilled), 0

@@ -20,23 +20,26 @@ from brickrt.plan.stream.stream_plan import StreamPlan
 
 @dataclass(frozen=True)
 class StreamCut:
-    """How the network was cut: rows of a band, strips along each axis behind the rows, and spilled tensors."""
+    """How the network was cut: rows of a band, strips along each axis behind the rows, and spilled tensors; and the
+    bytes that transformed weights may take beyond the weights, as many as are fastest where it is None."""
 
     rows: int
     strips: tuple[int, ...]
     spilled: tuple[str, ...] = ()
+    transformed: int | None = None
 
     def __str__(self) -> str:
-        spilled = f" {json.dumps(self.spilled)}" if self.spilled else ""
-        return f"{self.rows} {','.join(map(str, self.strips))}".strip() + spilled
+        return json.dumps([self.rows, self.strips, self.spilled, self.transformed])
 
     @classmethod
     def parse(cls, text: str) -> StreamCut:
         """The cut that `str` wrote. Raises ValueError for other text."""
-        cut, _, spilled = text.partition(" [")
-        rows, _, strips = cut.partition(" ")
-        names = json.loads(f"[{spilled}") if spilled else ()
-        return cls(int(rows), tuple(map(int, strips.split(","))) if strips else (), tuple(map(str, names)))
+        try:
+            rows, strips, spilled, transformed = json.loads(text)
+            most = None if transformed is None else int(transformed)
+            return cls(int(rows), tuple(map(int, strips)), tuple(map(str, spilled)), most)
+        except TypeError as e:
+            raise ValueError(f"{text!r} is no cut") from e
 
 
 @dataclass(frozen=True)
@@ -155,10 +158,11 @@ class StreamReport(BoundedReport):
     bands: int
     all_bands: int
     spilling: Spilling | None = None
+    transformed: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The report as JSON has it: memory in bytes, times in seconds."""
-        cut = plan_dict(self.plan, self.memory, self.limit, self.spilling)
+        cut = plan_dict(self.plan, self.memory, self.limit, self.spilling, self.transformed)
         return cut | super().to_dict() | {"bands_run": self.bands}
 
 
@@ -169,8 +173,15 @@ def tall(plan: StreamPlan) -> int:
     return max((graph.types[name].shape[swept.axes.of(name)] for name in io), default=0)
 
 
-def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spilling | None = None) -> dict[str, Any]:
-    """How a network is cut, the memory that it takes by part, in bytes, and what is spilled, as JSON has it."""
+def plan_dict(
+    plan: StreamPlan,
+    memory: StreamMemory,
+    limit: int,
+    spilling: Spilling | None = None,
+    transformed: int | None = None,
+) -> dict[str, Any]:
+    """How a network is cut, the memory that it takes by part, in bytes, what is spilled, and what transformed weights
+    may take beyond the weights (None: as much as is fastest), as JSON has it."""
     graph = plan.plan.graph
     return {
         "passes": plan.swept.passes,
@@ -185,6 +196,7 @@ def plan_dict(plan: StreamPlan, memory: StreamMemory, limit: int, spilling: Spil
         **memory_dict(memory, limit),
         "spilled": [_spilled(plan, name, shape) for name, shape in plan.spill_shapes().items()],
         "disk": asdict(spilling) if spilling else None,
+        "transformed_bytes": transformed,
     }
 
 

@@ -36,10 +36,18 @@ def plan_text_of(told: Json) -> str:
             f"{told['bands']} in all",
             f"strips   {strips}" + ("" if strips.strip("1×") else ": rows are whole"),
             *_attention_lines(told),
+            *_weights_lines(told),
             _memory_text(told),
             *_spill_lines(told),
         )
     )
+
+
+def _weights_lines(told: Json) -> list[str]:
+    """What weights may take, where fewer are transformed than would be fastest."""
+    if (most := told.get("transformed_bytes")) is None:
+        return []
+    return [f"weights  transformed ones take at most {size_text(most)} more than the model's: memory is scarce"]
 
 
 def _attention_lines(told: Json) -> list[str]:

@@ -8,10 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.graph.ir import Graph, Node
-from brickrt.ops.cpu.strassen.sizes import chunks_of, group_columns
-from brickrt.plan.cost.conv_algorithms import added_bytes
-from brickrt.plan.cost.strassen import F32_BYTES, PAIRED, column_dim
+from brickrt.plan.cost.packed_weights import packed_bytes
 from brickrt.plan.geometry.arena_packing import Lifetime, aligned, arena_size
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
@@ -231,24 +228,10 @@ def _steps(band: BandPlan, unit: Subgraph) -> int:
 
 
 def _constants(plan: Plan) -> int:
-    """Bytes of the constants as kernels read them: Winograd's transformed, beside the weights themselves, and those of
-    products with paired elements in their place."""
+    """Bytes of the constants as kernels read them; the weights themselves are among what the process has."""
     graph = plan.graph
     total = sum(array.nbytes for array in graph.constants.values())
     for k, name in plan.algorithms.items():
         node = graph.nodes[k]
-        weights = graph.types[node.inputs[1]].nbytes
-        if name == PAIRED:
-            total += max(0, _paired_bytes(graph, node, plan.device.lanes) - weights)
-        else:
-            total += added_bytes(node.op, name, graph.types[node.inputs[1]])
+        total += packed_bytes(graph, node, name, plan.device.lanes) - graph.types[node.inputs[1]].nbytes
     return total
-
-
-def _paired_bytes(graph: Graph, node: Node, lanes: int) -> int:
-    """Bytes of the weights of a product with paired elements, up to whole chunks and groups of columns, with what
-    belongs to each column (`ops/cpu/paired/scheme.py`)."""
-    weights, depth = graph.ins(node)[1], graph.ins(node)[0].shape[column_dim(node)]
-    group = group_columns(lanes, 0)
-    columns = -(-weights.size // depth // group) * group
-    return columns * (math.prod(chunks_of(depth, lanes, 0)) * weights.dtype.itemsize + 2 * F32_BYTES) + F32_BYTES

@@ -147,7 +147,7 @@ def test_what_makes_no_sense(options, refused, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "cut", [StreamCut(8, ()), StreamCut(8, (1, 2), ("a b", "c [1]", 'd"é')), StreamCut(4, (), ("x",))]
+    "cut", [StreamCut(8, ()), StreamCut(8, (1, 2), ("a b", "c [1]", 'd"é')), StreamCut(4, (), ("x",), 2**40)]
 )
 def test_cuts_are_read_as_they_were_written(cut):
     assert StreamCut.parse(str(cut)) == cut

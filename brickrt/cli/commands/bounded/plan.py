@@ -68,7 +68,8 @@ def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types:
         pipeline, source, types, asked.max_memory, reading=lambda _: read, spill_into=folder, whole=False
     )
     chosen = planned.candidate
-    return plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling) | {"plan_s": planned.plan_s}
+    told = plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling, planned.transformed)
+    return told | {"plan_s": planned.plan_s}
 
 
 def _windows(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
