@@ -43,15 +43,10 @@ class Apply(Expr):
     args: tuple[Expr, ...]
 
 
-# Functions by name: unary and binary keep the type of their operands; comparisons and tests give bool.
-UNARY = frozenset(
-    "neg abs sign sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid "
-    "floor ceil round reciprocal not bitnot".split()
-)
-BINARY = frozenset("add sub mul div mod fmod pow max min and or xor bitand bitor bitxor shl shr".split())
-COMPARE = frozenset("eq ne lt le gt ge".split())
+# All functions by name are in ops/definitions/elementwise_functions.py, but `cast`, which converts to the node's dtype.
+# They keep the type of their operands; comparisons and tests give bool.
+COMPARE = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}  # as LLVM's builder and C++ write them
 TEST = frozenset("isnan isinf isposinf isneginf".split())
-# where(condition, a, b); cast(a) to the node's dtype.
 
 
 def arg(index: int, dtype: np.dtype | str | type) -> Arg:

@@ -28,6 +28,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.retype import expressions, retyped
 from brickrt.graph.rewriter import prune, unused_name
 from brickrt.ops.base import Op
+from brickrt.ops.definitions.elementwise_functions import named
 from brickrt.ops.expr import COMPARE, Apply, Const, Expr, arg, cast, walk
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -38,10 +39,10 @@ from brickrt.ops.types import TensorType, is_floating
 
 F32 = np.dtype(np.float32)
 HALF_TYPES: dict[str, np.dtype] = {"fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
-BOUNDS = COMPARE | {"min", "max"}
+BOUNDS = COMPARE.keys() | {"min", "max"}
 """Functions that may have a large constant as operand though their value is not large."""
 FEW_CHANNELS = 4
-POWERS = frozenset("exp pow sinh cosh".split())
+POWERS = named(lambda function: function.powers)
 Expressive = Map | Reduce | Rowwise
 
 

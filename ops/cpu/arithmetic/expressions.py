@@ -22,6 +22,7 @@ from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, computed_type, fill, register_type, vector
+from brickrt.ops.definitions.elementwise_functions import FUNCTIONS, named
 from brickrt.ops.expr import COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 from brickrt.ops.types import is_floating
 
@@ -35,9 +36,8 @@ VECTORIZED: dict[str, Callable[..., ir.Value]] = {
     "cos": trigonometry.cos,
 }
 INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
-RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-CONTRACTING = frozenset({"erf", "tanh"})  # |x f'(x)| ≤ |f(x)|
-COSTLY = dict.fromkeys(LIBM, 40) | {"exp": 16, "sigmoid": 20, "log": 24, "tanh": 20, "erf": 32, "sin": 24, "cos": 24}
+CONTRACTING = named(lambda function: function.contracting)
+EFFORT = {name: function.cpu_effort for name, function in FUNCTIONS.items()}
 
 
 def emit_expr(f: FunctionEmitter, expr: Expr, operands: Sequence[ir.Value], lanes: int) -> ir.Value:
@@ -50,7 +50,7 @@ def emit_expr(f: FunctionEmitter, expr: Expr, operands: Sequence[ir.Value], lane
 
 def effort(expr: Expr) -> int:
     """Roughly the machine operations per vector, to decide how far to unroll."""
-    return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
+    return sum(EFFORT.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
 
 
 def unroll_of(operations: int) -> int:
@@ -137,7 +137,7 @@ def apply(f: FunctionEmitter, expr: Apply, args: Sequence[ir.Value]) -> ir.Value
     if expr.fn == "pow":
         return _power(f, expr, args)
     if expr.fn in COMPARE:
-        return compare(f, RELATION[expr.fn], dtype, *args)
+        return compare(f, COMPARE[expr.fn], dtype, *args)
     if expr.fn in TEST:
         return _test(f, expr.fn, dtype, args[0])
     if expr.fn in ("max", "min"):

@@ -11,6 +11,7 @@ from brickrt.ops.cpu.arithmetic.scalar_math import int_power
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, fill, vector
+from brickrt.ops.definitions.elementwise_functions import WHOLE
 
 BUILDER = {
     "add": "add",
@@ -26,14 +27,13 @@ BUILDER = {
     "bitnot": "not_",
     "neg": "neg",
 }
-WHOLE_ALREADY = frozenset({"floor", "ceil", "round"})
 
 
 def apply(f: FunctionEmitter, fn: str, dtype: np.dtype, args: Sequence[ir.Value]) -> ir.Value:
     """A function of operands of one integer type or bool, except comparisons, max and min."""
     if fn in BUILDER:
         return getattr(f.b, BUILDER[fn])(*args)
-    if fn in WHOLE_ALREADY:
+    if fn in WHOLE:
         return args[0]
     if fn not in FUNCTIONS:
         raise ValueError(f"{fn} is not defined for {dtype.name}")

@@ -44,7 +44,7 @@ class FormTensor:
 class Pointwise:
     """One operation on every element.
 
-    `fn` is the name of a function of ops/expr.py, "swish", or "relu"; a relu gives at most `most`, and `slope` times
+    `fn` is the name of an elementwise function, "swish", or "relu"; a relu gives at most `most`, and `slope` times
     its operand below zero.
     """
 

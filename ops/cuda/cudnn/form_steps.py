@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 from brickrt.ops.cuda.cudnn.form import DTYPES, Pointwise, Unfit, Value
 from brickrt.ops.expr import Apply, Arg, Const, Expr
 
-BINARY = frozenset("add sub mul div pow max min".split())
-UNARY = frozenset("neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal".split())
+OPERATIONS = frozenset(
+    "neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal add sub mul div pow max min".split()
+)
 COMMUTATIVE = frozenset("add mul max min".split())
 LATER = ("step", "tensor", "scalar")  # cuDNN takes no first operand that broadcasts to the second
 
@@ -88,7 +89,7 @@ class _OperationChain:
         """The value of one function of operands."""
         if expr.fn == "cast":
             return self.value(expr.args[0])
-        if expr.fn not in BINARY | UNARY:
+        if expr.fn not in OPERATIONS:
             raise Unfit(f"its epilogue has '{expr.fn}'")
         args = tuple(self.value(a) for a in expr.args)
         if expr.fn in COMMUTATIVE:

@@ -3,42 +3,30 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype, is_half
+from brickrt.ops.definitions.elementwise_functions import FUNCTIONS, WHOLE
 from brickrt.ops.expr import BOOL, COMPARE, TEST, Apply, Arg, Const, Expr, distinct
 from brickrt.ops.types import is_floating
 
 HEADER = "math.cuh"
 
-RELATION = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
-FLOAT_OPERATORS = {"neg": "-{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}"}
-FLOAT_FUNCTIONS = frozenset(
-    "abs sign sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid "
-    "floor ceil round reciprocal mod fmod max min".split()
-)
-INT_OPERATORS = {"bitnot": "~{0}", "bitand": "{0} & {1}", "bitor": "{0} | {1}", "bitxor": "{0} ^ {1}"}
-INT_FUNCTIONS = frozenset("neg abs sign reciprocal add sub mul div mod fmod max min shl shr".split())
-WHOLE_ALREADY = frozenset({"floor", "ceil", "round"})
-BOOL_OPERATORS = {
-    "not": "!{0}",
-    "bitnot": "!{0}",
-    "and": "{0} && {1}",
-    "bitand": "{0} && {1}",
-    "min": "{0} && {1}",
-    "mul": "{0} && {1}",
-    "or": "{0} || {1}",
-    "bitor": "{0} || {1}",
-    "max": "{0} || {1}",
-    "add": "{0} || {1}",
-    "xor": "{0} != {1}",
-    "bitxor": "{0} != {1}",
-    "abs": "{0}",
+OPERATORS = {
+    "f": {"neg": "-{0}", "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}"},
+    "i": {"bitnot": "~{0}", "bitand": "{0} & {1}", "bitor": "{0} | {1}", "bitxor": "{0} ^ {1}"},
+    "b": {
+        **dict.fromkeys(("not", "bitnot"), "!{0}"),
+        **dict.fromkeys(("and", "bitand", "min", "mul"), "{0} && {1}"),
+        **dict.fromkeys(("or", "bitor", "max", "add"), "{0} || {1}"),
+        **dict.fromkeys(("xor", "bitxor"), "{0} != {1}"),
+        "abs": "{0}",
+    },
 }
-COSTLY = {"div": 8, "reciprocal": 8, "sqrt": 8, "exp": 12, "log": 16, "sigmoid": 24, "tanh": 24, "erf": 24, "mod": 40}
+EFFORT = {name: function.gpu_effort for name, function in FUNCTIONS.items()}
 
 
 class Printed(NamedTuple):
@@ -61,7 +49,7 @@ def print_expr(expr: Expr, operands: Sequence[str], prefix: str = "e") -> Printe
 
 def effort(expr: Expr) -> int:
     """Roughly the machine operations of an expression per element."""
-    return sum(COSTLY.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
+    return sum(EFFORT.get(e.fn, 1) for e in distinct(expr) if isinstance(e, Apply))
 
 
 class _Printer:
@@ -124,38 +112,23 @@ def _apply(expr: Apply, args: Sequence[str]) -> str:
     if fn == "pow":
         return _power(expr, args)
     if fn in COMPARE:
-        return f"{args[0]} {RELATION[fn]} {args[1]}"
+        return f"{args[0]} {COMPARE[fn]} {args[1]}"
     if fn in TEST:
         return f"brick::math::{fn}({args[0]})" if is_floating(dtype) else "false"
-    return _family(dtype)(fn, dtype, args)
+    return _call(fn, dtype, args)
 
 
-def _family(dtype: np.dtype) -> Callable[[str, np.dtype, Sequence[str]], str]:
-    return _float if is_floating(dtype) else _bool if dtype == BOOL else _integer
-
-
-def _float(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
-    if fn in FLOAT_OPERATORS:
-        return FLOAT_OPERATORS[fn].format(*args)
-    return _call(fn, dtype, args, FLOAT_FUNCTIONS)
-
-
-def _integer(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
-    if fn in INT_OPERATORS:
-        return f"({ctype(dtype)})({INT_OPERATORS[fn].format(*args)})"
-    return args[0] if fn in WHOLE_ALREADY else _call(fn, dtype, args, INT_FUNCTIONS)
-
-
-def _bool(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
-    if fn not in BOOL_OPERATORS:
+def _call(fn: str, dtype: np.dtype, args: Sequence[str]) -> str:
+    """C++'s operator where it has one, else the function of that name in math.cuh."""
+    kind = "f" if is_floating(dtype) else "b" if dtype == BOOL else "i"
+    if fn not in FUNCTIONS or kind not in FUNCTIONS[fn].kinds:
         raise ValueError(f"{fn} is not defined for {dtype.name}")
-    return BOOL_OPERATORS[fn].format(*args)
-
-
-def _call(fn: str, dtype: np.dtype, args: Sequence[str], known: frozenset[str]) -> str:
-    if fn not in known:
-        raise ValueError(f"{fn} is not defined for {dtype.name}")
-    return f"brick::math::{fn}({', '.join(args)})"
+    if kind == "i" and fn in WHOLE:
+        return args[0]
+    if fn not in OPERATORS[kind]:
+        return f"brick::math::{fn}({', '.join(args)})"
+    text = OPERATORS[kind][fn].format(*args)
+    return f"({ctype(dtype)})({text})" if kind == "i" else text
 
 
 def convert(value: str, source: np.dtype, target: np.dtype) -> str:
@@ -191,5 +164,5 @@ def _power(expr: Apply, args: Sequence[str]) -> str:
 def _small_power(dtype: np.dtype, x: str, exponent: int) -> str:
     text = x
     for _ in range(exponent - 1):
-        text = f"({text} * {x})" if is_floating(dtype) else _family(dtype)("mul", dtype, [text, x])
+        text = f"({text} * {x})" if is_floating(dtype) else _call("mul", dtype, [text, x])
     return text

@@ -12,7 +12,8 @@ from brickrt.ops.base import Op
 from brickrt.ops.cuda.kernel import Kernel, make_kernel
 from brickrt.ops.cuda.operand import dense
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
-from brickrt.ops.expr import COMPARE, TEST, Apply, Expr, apply, arg, cast, const
+from brickrt.ops.definitions.elementwise_functions import FUNCTIONS
+from brickrt.ops.expr import Apply, Expr, apply, arg, cast, const
 from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
@@ -26,9 +27,6 @@ IMAGE = (2, 24, 14, 14)
 TAPS = AxisTaps(((0, 1),) * 28, ((0.5, 0.5),) * 28)
 FLOATS = [np.dtype(d) for d in (BFLOAT16, "float32", "float64")]
 INTS = [np.dtype(d) for d in ("int8", "uint32", "int64")]
-FLOAT_FUNCTIONS = "neg abs sign sqrt exp log sin cos tan asin acos atan sinh cosh tanh asinh acosh atanh erf sigmoid"
-FLOAT_FUNCTIONS += " floor ceil round reciprocal"
-INT_FUNCTIONS = "neg abs sign bitnot floor reciprocal"
 
 
 @pytest.fixture(autouse=True)
@@ -72,15 +70,13 @@ def kernels() -> list[Kernel]:
 
 def expressions() -> list[Apply]:
     found: list[Apply] = []
+    for name, function in FUNCTIONS.items():
+        for d in (*(FLOATS if "f" in function.kinds else ()), *(INTS if "i" in function.kinds else ())):
+            operands = [arg(k, d) for k in range(function.operands)]
+            found.append(apply(name, *(operands if name != "where" else [arg(0, bool), *operands[1:]])))
     for d in FLOATS:
-        found += [apply(fn, arg(0, d)) for fn in (*FLOAT_FUNCTIONS.split(), *sorted(TEST))]
-        binary = "add sub mul div mod fmod pow max min".split()
-        found += [apply(fn, arg(0, d), arg(1, d)) for fn in (*binary, *sorted(COMPARE))]
         found += [apply("max", arg(0, d), const(c, d)) for c in (np.inf, -np.inf, np.nan, 0.1, -2)]
     for d in INTS:
-        found += [apply(fn, arg(0, d)) for fn in INT_FUNCTIONS.split()]
-        binary = "add sub mul div mod fmod pow max min bitand bitor bitxor shl shr".split()
-        found += [apply(fn, arg(0, d), arg(1, d)) for fn in binary]
         found += [apply("add", arg(0, d), const(np.iinfo(d).min, d))]
     casts = [cast(arg(0, a), b) for a in FLOATS + INTS for b in (*FLOATS, *INTS, np.dtype(bool))]
     return found + [c for c in casts if isinstance(c, Apply)]
@@ -100,7 +96,7 @@ def test_expressions_compile() -> None:
     lines = ['#include "math.cuh"']
     calls = []
     for n, expr in enumerate(expressions()):
-        dtypes = [expr.args[0].dtype] * len(expr.args)
+        dtypes = [e.dtype for e in expr.args]
         lines.append(print_functor(f"F{n}", expr, dtypes))
         args = ", ".join(f"({compute_ctype(d)})(({ctype(d)}*)p)[{k}]" for k, d in enumerate(dtypes))
         calls.append(f"if (n == {n}) (({ctype(expr.dtype)}*)p)[8] = ({ctype(expr.dtype)})F{n}{{}}({args});")
