@@ -21,6 +21,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fuse import OPERANDS, OPERATIONS, map_expression
 from brickrt.graph.rewriter import Rewriter, origins
 from brickrt.graph.time_budget import check_time
+from brickrt.ops.definitions.elementwise_functions import named
 from brickrt.ops.expr import Apply, Arg, Expr, apply, substitute, walk
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.reduce import Reduce
@@ -36,8 +37,7 @@ LANES = 16
 """Rows that are swept together where they lie across the lanes of vectors."""
 CHEAP = 4
 """Operations that every sweep may repeat."""
-COSTLY = frozenset("exp log tanh erf sigmoid sin cos".split())
-"""Functions that no sweep should repeat."""
+ONCE = named(lambda function: function.once)
 
 
 def stitch(graph: Graph) -> Graph:
@@ -107,7 +107,7 @@ def _may_be_kept(rewriter: Rewriter, node: Node, last: Node) -> bool:
 
 def _is_cheap(node: Node) -> bool:
     functions = [e.fn for e in walk(map_expression(node)) if isinstance(e, Apply)]
-    return len(functions) <= CHEAP and not COSTLY.intersection(functions)
+    return len(functions) <= CHEAP and not ONCE.intersection(functions)
 
 
 @dataclass

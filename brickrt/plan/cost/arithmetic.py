@@ -9,6 +9,7 @@ import numpy as np
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
+from brickrt.ops.definitions.elementwise_functions import FUNCTIONS
 from brickrt.ops.expr import Apply, Expr, walk
 from brickrt.ops.operators.chains.pixel_chain import PixelChain
 from brickrt.ops.operators.conv import Conv, ConvTranspose
@@ -32,9 +33,8 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.options import Precision
 
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
-_TRIGONOMETRIC = frozenset({"sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "asinh", "acosh", "atanh"})
-_SLOW = _TRIGONOMETRIC | {"exp", "log", "tanh", "erf", "sigmoid", "pow", "mod", "fmod"}
-_COSTS = dict.fromkeys(_SLOW, SLOW_OPERATIONS) | dict.fromkeys(("div", "sqrt", "reciprocal"), DIVIDE_OPERATIONS)
+_PACES = {"quick": 1.0, "divide": DIVIDE_OPERATIONS, "slow": SLOW_OPERATIONS}
+_COSTS = {name: _PACES[function.pace] for name, function in FUNCTIONS.items()}
 
 
 def arithmetic_us(graph: Graph, node: Node, device: DeviceSpec, precision: Precision) -> float:

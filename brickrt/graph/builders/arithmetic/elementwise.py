@@ -22,22 +22,13 @@ from brickrt.graph.builders.scalar import (
     square,
     where,
 )
+from brickrt.ops.definitions.elementwise_functions import FUNCTIONS
 from brickrt.ops.expr import Const, Expr, apply, cast, const
 
-_UNARY = {
-    "Abs": "abs", "Neg": "neg", "Sign": "sign", "Floor": "floor", "Ceil": "ceil", "Round": "round",
-    "Not": "not", "BitwiseNot": "bitnot", "IsNaN": "isnan",
-    "Sqrt": "sqrt", "Exp": "exp", "Log": "log", "Reciprocal": "reciprocal", "Erf": "erf", "Sigmoid": "sigmoid",
-    "Sin": "sin", "Cos": "cos", "Tan": "tan", "Asin": "asin", "Acos": "acos", "Atan": "atan",
-    "Sinh": "sinh", "Cosh": "cosh", "Tanh": "tanh", "Asinh": "asinh", "Acosh": "acosh", "Atanh": "atanh",
-}  # fmt: skip
-
-_BINARY = {
-    "Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div",
-    "And": "and", "Or": "or", "BitwiseAnd": "bitand", "BitwiseOr": "bitor", "BitwiseXor": "bitxor", "Xor": "xor",
-    "Equal": "eq", "Less": "lt", "LessOrEqual": "le", "Greater": "gt", "GreaterOrEqual": "ge",
-}  # fmt: skip
-
+_UNARY, _BINARY = (
+    {function.onnx: name for name, function in FUNCTIONS.items() if function.onnx and function.operands == operands}
+    for operands in (1, 2)
+)
 MOST_OPERANDS = 60
 """That are combined in one expression."""
 _FOLDS = {"Max": maximum, "Min": minimum, "Sum": add, "Mean": add}

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 
 from brickrt.ops.base import Op
-from brickrt.ops.expr import TEST, Apply, Arg, Const, Expr, cast, walk
+from brickrt.ops.definitions.elementwise_functions import named
+from brickrt.ops.expr import Apply, Arg, Const, Expr, cast, walk
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
-ABRUPT = TEST | {"floor", "ceil", "round", "sign", "mod", "fmod", "eq", "ne"}
-"""Functions that may make much of a small difference."""
+ABRUPT = named(lambda function: function.abrupt)
 
 Change = Callable[[Expr], Expr]
 
