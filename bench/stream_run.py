@@ -24,7 +24,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.runtime.engines import choose_engine
 from brickrt.runtime.files.extras import GPU_ARRAYS, leaving_out
-from brickrt.runtime.files.sink import WRITABLE
+from brickrt.runtime.files.formats.file_formats import WRITTEN_BY_BOX, format_of, listed
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
@@ -97,8 +97,8 @@ def _spilled(pipeline: Pipeline, source: SourceGraph, words: argparse.Namespace)
 
 
 def _output(path: str, name: str, count: int) -> str:
-    if not path.lower().endswith(WRITABLE):
-        raise SystemExit(f"{path}: is none of {', '.join(WRITABLE)}")
+    if not format_of(path, WRITTEN_BY_BOX):
+        raise SystemExit(f"{path}: is none of {listed(WRITTEN_BY_BOX)}")
     return path if count == 1 else f"{path.rpartition('.')[0]}.{name}.{path.rpartition('.')[2]}"
 
 

@@ -16,9 +16,10 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
 from brickrt.runtime.cache.plan_cache import plan_digest
+from brickrt.runtime.files.formats.file_formats import is_zarr
 from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.model_inputs import Pixels, as_input
-from brickrt.runtime.files.source import is_zarr, open_source
+from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices

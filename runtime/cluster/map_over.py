@@ -13,7 +13,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cluster.cluster_job import ClusterInput
 from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ask_workers
 from brickrt.runtime.engines import choose_engine
-from brickrt.runtime.files.source import READABLE
+from brickrt.runtime.files.formats.file_formats import READ_BY_BOX, format_of, listed, stem_of
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
 
@@ -87,7 +87,7 @@ def _outputs(files: list[Path], folder: Path, suffix: str) -> dict[Path, Path]:
     """Outputs by input."""
     if not folder.is_dir():
         raise BrickError(f"{folder}: there is no such folder: create it, or give another path")
-    outputs = {path: folder / f"{_stem(path)}{suffix}" for path in files}
+    outputs = {path: folder / f"{stem_of(path)}{suffix}" for path in files}
     if len(set(outputs.values())) < len(outputs):
         raise BrickError("two files have the same name: map over their folders one after the other")
     return outputs
@@ -100,14 +100,7 @@ def _files(files: str | Path | Iterable[str | Path]) -> list[Path]:
     folder = Path(files).absolute()
     if not folder.is_dir():
         raise BrickError(f"{folder}: is no folder: give one, or a list of files")
-    kinds = tuple(READABLE)
-    found = sorted(path for path in folder.iterdir() if path.name.lower().endswith(kinds))
+    found = sorted(path for path in folder.iterdir() if format_of(path.name, READ_BY_BOX))
     if not found:
-        raise BrickError(f"{folder}: has none of {', '.join(kinds)}: give another folder")
+        raise BrickError(f"{folder}: has none of {listed(READ_BY_BOX)}: give another folder")
     return found
-
-
-def _stem(path: Path) -> str:
-    """A file's name without its suffix."""
-    suffix = max((one for one in READABLE if path.name.lower().endswith(one)), key=len, default=path.suffix)
-    return path.name[: -len(suffix)] if suffix else path.name

@@ -90,17 +90,23 @@ def channel_axis(wanted: Wanted) -> int:
     return min(1 if rank > 3 else 0, last)
 
 
-def as_file_holds(path: str, shape: Extents) -> Arrangement:
-    """How an output is laid out in a file. TIFF: one image [height, width, channels] of up to 4 channels, else a page
-    for each channel; volumes a page for each slice. NIfTI: [x, y, z, channels]. Others as they are."""
-    name, rank = path.lower(), len(shape)
-    plain: tuple[int, ...] = tuple(range(rank))
-    if rank in (4, 5) and shape[0] == 1:
-        space = plain[2:]
-        if name.endswith((".nii", ".nii.gz")):
-            return Arrangement(rank, space if shape[1] == 1 else (*space, 1))
-        if name.endswith((".tif", ".tiff", ".btf", ".tf8")):
-            if shape[1] == 1:
-                return Arrangement(rank, space)
-            return Arrangement(rank, (*space, 1) if rank == 4 and shape[1] <= 4 else plain[1:])
-    return Arrangement(rank, plain)
+def as_it_is(shape: Extents) -> Arrangement:
+    """An output in a file that has its axes."""
+    return Arrangement(len(shape), tuple(range(len(shape))))
+
+
+def as_volume(shape: Extents) -> Arrangement:
+    """An output as NIfTI has it, where it is of one image or volume: [x, y, z, channels]."""
+    plain = as_it_is(shape)
+    if plain.rank not in (4, 5) or shape[0] != 1:
+        return plain
+    return Arrangement(plain.rank, plain.axes[2:] if shape[1] == 1 else (*plain.axes[2:], 1))
+
+
+def as_pages(shape: Extents) -> Arrangement:
+    """An output as TIFF has it, where it is of one image or volume: [height, width, channels] of up to 4 channels, else
+    a page for each channel; of volumes a page for each slice."""
+    most = {4: 4, 5: 1}.get(len(shape))
+    if most is None or shape[0] != 1 or shape[1] <= most:
+        return as_volume(shape)
+    return Arrangement(len(shape), as_it_is(shape).axes[1:])

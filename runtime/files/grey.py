@@ -6,7 +6,7 @@ import numpy as np
 
 from brickrt.runtime.files.arrangement import Wanted, as_model_takes, channel_axis
 from brickrt.runtime.files.boxes import Extents
-from brickrt.runtime.files.source import BoxSource
+from brickrt.runtime.files.formats.box_files import BoxSource
 
 COLOURS = 3
 

@@ -17,7 +17,7 @@ import numpy as np
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import Extents, added, as_bytes, pieces
 from brickrt.runtime.files.descriptor import part_of, read_at, refused, sync_file, sync_path, write_at
-from brickrt.runtime.files.sink import BoxSink
+from brickrt.runtime.files.formats.box_files import BoxSink
 
 _MAGIC = b"brickrt journal 1\n"
 _FRAME = struct.Struct("<QI")  # bytes that follow, their CRC-32

@@ -9,11 +9,11 @@ from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files.formats.box_files import BoxSource
+from brickrt.runtime.files.formats.file_formats import OF_PIXELS, format_of
 from brickrt.runtime.files.grey import in_colours
-from brickrt.runtime.files.source import BoxSource, open_source
+from brickrt.runtime.files.source import open_source
 from brickrt.runtime.files.tensors import TensorSource, as_tensor, is_scaled, unit_scale
-
-IMAGES = (".tif", ".tiff", ".btf", ".tf8")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def as_input(file: BoxSource, info: TensorInfo, pixels: Pixels) -> TensorSource:
     fit."""
     assert info.dtype is not None and info.shape is not None
     shape = tuple(extent if isinstance(extent, int) else None for extent in info.shape)
-    picture = pixels.images and file.name.lower().endswith(IMAGES)
+    picture = pixels.images and format_of(file.name, OF_PIXELS) is not None
     scale = unit_scale(file.dtype) if pixels.scale is None and picture and file.dtype.kind in "iu" else pixels.scale
     if picture:
         file = in_colours(file, shape)

@@ -3,78 +3,20 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from brickrt.graph.errors import InputError
 from brickrt.runtime.files.boxes import Extents
-from brickrt.runtime.files.formats import hdf5, raster, tiff_source
+from brickrt.runtime.files.formats.box_files import BoxSource, FileToRead
+from brickrt.runtime.files.formats.file_formats import READ_BY_BOX, ZARR, format_of, listed
 from brickrt.runtime.files.formats.flat import FlatSource
-from brickrt.runtime.files.formats.hdf5 import Hdf5Chunks, hdf5_source
-from brickrt.runtime.files.formats.nifti import nifti_source
-from brickrt.runtime.files.formats.npy import npy_source, raw_source
+from brickrt.runtime.files.formats.hdf5 import Hdf5Chunks
 from brickrt.runtime.files.formats.relaid import RelaidSource
 from brickrt.runtime.files.formats.sliced import SlicedArray, sliced_source
 from brickrt.runtime.files.formats.zarr_arrays import zarr_object, zarr_source
-
-RAW = (".raw", ".bin")
-READABLE = (".npy", *RAW, ".zarr", *tiff_source.SUFFIXES, ".nii", ".nii.gz", *hdf5.SUFFIXES, *raster.SUFFIXES)
-
-
-class BoxSource(Protocol):
-    """An array that is read box by box, by one thread at a time."""
-
-    @property
-    def shape(self) -> Extents:
-        """Its extents, in the file's order of axes."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype:
-        """Its type, in this machine's byte order."""
-        ...
-
-    @property
-    def name(self) -> str:
-        """The path, or what an object is."""
-        ...
-
-    @property
-    def chunks(self) -> Extents | None:
-        """How it lies in the file: boxes aligned to it read fastest. None where that is not known."""
-        ...
-
-    @property
-    def axis(self) -> int:
-        """The axis along which boxes will follow each other, which may be set. Chunks that a box leaves before their
-        end are kept for the next, at most one row of chunks along this axis."""
-        ...
-
-    @axis.setter
-    def axis(self, axis: int, /) -> None:
-        """Says along which axis boxes will follow each other."""
-        ...
-
-    @property
-    def buffer_bytes(self) -> int:
-        """The most memory that it holds beside what it is asked for."""
-        ...
-
-    def read(self, lo: Extents, out: np.ndarray) -> None:
-        """Fills `out`, which may have any strides and has the type `dtype`, with the box that begins at `lo`."""
-        ...
-
-    def identity(self) -> str:
-        """A digest that changes when the content does, and not when the file is moved. Each source says what it
-        covers."""
-        ...
-
-    def close(self) -> None:
-        """Closes what was opened here."""
-        ...
 
 
 def open_source(
@@ -128,27 +70,13 @@ def _of_object(array: SlicedArray) -> BoxSource:
     return sliced_source(array)
 
 
-def _of_path(text: str, dtype: np.dtype | None, shape: Extents | None, scratch: Path | None) -> BoxSource:
-    if "://" in text or is_zarr(text):
-        return zarr_source(text)
-    outer, _, inside = text.partition("::")
-    path = Path(outer)
-    if not path.exists():
-        raise InputError(f"{path}: no such file: check the path")
-    openers: dict[tuple[str, ...], Callable[[], BoxSource]] = {
-        (".npy",): lambda: npy_source(path, dtype),
-        RAW: lambda: raw_source(path, shape, dtype),
-        (".nii", ".nii.gz"): lambda: nifti_source(path, scratch),
-        tiff_source.SUFFIXES: lambda: tiff_source.tiff_source(path),
-        hdf5.SUFFIXES: lambda: hdf5_source(path, inside),
-        raster.SUFFIXES: lambda: raster.raster_source(path),
-    }
-    for suffixes, opener in openers.items():
-        if path.name.lower().endswith(suffixes):
-            return opener()
-    raise InputError(f"{path}: is none of {', '.join(READABLE)}: convert it")
-
-
-def is_zarr(text: str) -> bool:
-    """Whether a path is a Zarr store or leads into one."""
-    return any(part.lower().endswith(".zarr") for part in Path(text).parts)
+def _of_path(name: str, dtype: np.dtype | None, shape: Extents | None, scratch: Path | None) -> BoxSource:
+    asked = FileToRead(name, dtype, shape, scratch)
+    if "://" in name:
+        return zarr_source(asked)
+    found = format_of(asked.name, READ_BY_BOX)
+    if found is not ZARR and not asked.path.exists():
+        raise InputError(f"{asked.path}: no such file: check the path")
+    if found is None or found.source is None:
+        raise InputError(f"{asked.name}: is none of {listed(READ_BY_BOX)}: convert it")
+    return found.source(asked)

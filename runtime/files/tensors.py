@@ -8,11 +8,13 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.errors import BrickError, InputError
-from brickrt.runtime.files.arrangement import Arrangement, Wanted, as_file_holds, as_model_takes, channel_axis
+from brickrt.runtime.files.arrangement import Arrangement, Wanted, as_it_is, as_model_takes, channel_axis
 from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, added, check_box, pieces, slices
 from brickrt.runtime.files.converted import as_kind, check_convertible, read_converted, write_converted
-from brickrt.runtime.files.sink import BoxSink, create_sink
-from brickrt.runtime.files.source import BoxSource, by_rows
+from brickrt.runtime.files.formats.box_files import BoxSink, BoxSource
+from brickrt.runtime.files.formats.file_formats import format_of
+from brickrt.runtime.files.sink import create_sink
+from brickrt.runtime.files.source import by_rows
 
 _WHILE_CONVERTING = 6 * PIECE_BYTES
 
@@ -243,7 +245,7 @@ def as_file(
 ) -> TensorSink:
     """A new file for the model's output of `shape` and `dtype`, which takes boxes of it.
 
-    Its axes are laid out as the format has them: see `as_file_holds`. With a whole type `stored`, such as uint8,
+    Its axes are laid out as the format has them: see `FileFormat.arrange`. With a whole type `stored`, such as uint8,
     floats are multiplied with `scale`, rounded to the nearest even and clipped; NaN becomes 0. `chunks` and `axis`
     count the output's axes; other parameters are those of `create_sink`. Raises BrickError."""
     kind = np.dtype(dtype)
@@ -254,7 +256,8 @@ def as_file(
         raise BrickError(f"{path}: {kind} is stored as it is: leave the scale out")
     if kept != kind and kind.kind != "f" and not np.can_cast(kind, kept):
         raise BrickError(f"{path}: {kind} does not fit into {kept}: give a larger type")
-    arrangement = as_file_holds(str(path), shape)
+    found = format_of(path)
+    arrangement = (found.arrange if found else as_it_is)(shape)
     like = like.source if isinstance(like, TensorSource) else like
     sink = create_sink(
         path,

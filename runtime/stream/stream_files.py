@@ -11,10 +11,10 @@ from typing import Any
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.files.extras import brings_gpu_arrays, needed
+from brickrt.runtime.files.formats.file_formats import is_zarr
 from brickrt.runtime.files.journal import journal_path, read_journal, require_journal
 from brickrt.runtime.files.model_inputs import AS_THEY_ARE, Pixels, source_of
 from brickrt.runtime.files.scratch import scratch_path
-from brickrt.runtime.files.source import is_zarr
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_job import CUT, StreamJob
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, Watch, check_options

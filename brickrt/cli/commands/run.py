@@ -35,7 +35,7 @@ from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.runtime.compiled.compiled_source import model_source
 from brickrt.runtime.files.extras import GPU_ARRAYS, leaving_out
-from brickrt.runtime.files.source import is_zarr
+from brickrt.runtime.files.formats.file_formats import is_zarr, way_of
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 
@@ -96,7 +96,7 @@ def check_result_request(request: RunRequest) -> None:
         raise BrickError("--labels is of use with --top only: add --top 5, or leave it out")
     if asked.save is not None and (asked.top is not None or request.output is None):
         raise BrickError(f"--save {asked.save} needs --output FILE, and goes without --top")
-    if asked.stored is not None and (request.output is None or request.output.lower().endswith(".npz")):
+    if asked.stored is not None and (request.output is None or way_of(request.output) == "archive"):
         raise BrickError("--as is of files with one type: add --output FILE, and none that ends in .npz")
     if request.quiet and (request.json or request.verbose):
         raise BrickError(f"--{'json' if request.json else 'verbose'} and --quiet exclude each other: leave one out")

@@ -27,6 +27,7 @@ from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files.formats.file_formats import OF_NUMPY, format_of
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 
@@ -69,7 +70,7 @@ def _check(request: RunRequest) -> None:
 
 def is_stacked(source: SourceGraph, runs: Sequence[InputFiles]) -> bool:
     """Whether a single file is to fill a batch of several."""
-    if len(source.inputs) != 1 or len(runs) != 1 or runs[0].main.lower().endswith((".npy", ".npz")):
+    if len(source.inputs) != 1 or len(runs) != 1 or format_of(runs[0].main, OF_NUMPY):
         return False
     shape = next(iter(source.inputs.values())).shape
     return shape is not None and len(shape) >= 4 and isinstance(shape[0], int) and shape[0] > 1

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from brickrt.cli.inputs.file_lists import input_files, named_files
 from brickrt.cli.inputs.fitting_sizes import telling_sizes
-from brickrt.cli.inputs.large_files import is_of, may_be_large
+from brickrt.cli.inputs.large_files import may_be_large
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
@@ -24,10 +24,10 @@ from brickrt.graph.room import available_bytes
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.files.formats.file_formats import WRITTEN_BY_BOX, format_of
 from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.files.model_inputs import Pixels, source_of
-from brickrt.runtime.files.sink import WRITABLE
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.data_limit import data_limit
@@ -45,7 +45,7 @@ from brickrt.runtime.windows.window_report import WindowReport
 def is_too_large(request: RunRequest) -> bool:
     """Whether an input is large, and inputs, outputs and what is stored between would not fit into the memory that is
     free; False where the run cannot go band by band."""
-    if _refusal(request) or request.output is None or not is_of(request.output, WRITABLE):
+    if _refusal(request) or request.output is None or not format_of(request.output, WRITTEN_BY_BOX):
         return False
     if not any(map(may_be_large, request.inputs.files)):
         return False

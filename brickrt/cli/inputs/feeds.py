@@ -10,7 +10,7 @@ import numpy as np
 
 from brickrt.cli.inputs import images
 from brickrt.cli.inputs.arrays import read_npy, read_npz
-from brickrt.cli.inputs.file_lists import BOXED, FORMATS, InputFiles
+from brickrt.cli.inputs.file_lists import InputFiles
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
@@ -18,8 +18,9 @@ from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.converted import as_kind, check_convertible
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import BoxSource
+from brickrt.runtime.files.formats.file_formats import READ_WHOLE, format_of, listed, way_of
 from brickrt.runtime.files.model_inputs import source_of
-from brickrt.runtime.files.source import BoxSource, is_zarr
 
 Arrays = dict[str, np.ndarray]
 
@@ -51,7 +52,7 @@ def expected_arrays(source: SourceGraph, given: InputFiles, asked: Preprocessing
     found: Arrays = {}
     for name, text in given.files.items():
         path, info = Path(text), source.inputs.get(name or "")
-        if not path.is_file() or path.suffix.lower() not in images.SUFFIXES or info is None or info.dtype is None:
+        if not path.is_file() or way_of(path) != "picture" or info is None or info.dtype is None:
             return None
         shape = images.image_shape(path, str(name), info, asked)
         if shape is None:
@@ -61,21 +62,19 @@ def expected_arrays(source: SourceGraph, given: InputFiles, asked: Preprocessing
 
 
 def _read(source: SourceGraph, name: str | None, text: str, asked: Preprocessing, feed: Feed) -> Arrays:
-    path = Path(text)
-    outer = text.partition("::")[0].lower()
-    boxed = outer.endswith(BOXED) or is_zarr(outer)
+    path, found = Path(text), format_of(text, READ_WHOLE)
     if not Path(text.partition("::")[0]).exists() and "://" not in text:
         raise InputError(f"{text}: no such file: check the path")
-    if not boxed and (path.suffix.lower() not in FORMATS or path.is_dir()):
-        raise InputError(f"{text}: is none of {', '.join(FORMATS)}: convert it")
-    if outer.endswith(".npz"):
+    if found is None or (found.way != "boxes" and path.is_dir()):
+        raise InputError(f"{text}: is none of {listed(READ_WHOLE)}: convert it")
+    if found.way == "archive":
         return _from_archive(source, name, path)
     assert name is not None
     info = _info(source, name)
-    if boxed:
-        return {name: _boxes(source, name, text, asked, feed)}
-    if outer.endswith(".npy"):
+    if found.way == "array":
         return {name: _as_taken(text, read_npy(path), info)}
+    if found.way != "picture":
+        return {name: _boxes(source, name, text, asked, feed)}
     picture = images.read_image(path, name, info, asked)
     feed.picture = picture.pixels if feed.picture is None else feed.picture
     return {name: picture.array}

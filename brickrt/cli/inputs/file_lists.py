@@ -7,18 +7,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from brickrt.cli.inputs import images
 from brickrt.cli.terminal.text import note
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.runtime.files.formats import hdf5, tiff_source
-from brickrt.runtime.files.source import is_zarr
-
-ARRAYS = (".npy", ".npz")
-BOXED = (".zarr", *tiff_source.SUFFIXES, ".nii", ".nii.gz", *hdf5.SUFFIXES)
-"""What is read by `brickrt.runtime.files`."""
-FORMATS = (*ARRAYS, *images.SUFFIXES, *BOXED)
+from brickrt.runtime.files.formats.file_formats import READ_WHOLE, format_of, is_zarr, listed, way_of
 
 
 @dataclass(frozen=True)
@@ -75,7 +68,7 @@ def _by_input(source: SourceGraph, texts: Sequence[str]) -> dict[str | None, lis
             raise InputError(f"--input '{text}' names no file: write it as --input NAME=FILE")
         found = _expanded(path)
         name = given
-        archives = all(file.lower().endswith(".npz") for file in found)
+        archives = all(way_of(file) == "archive" for file in found)
         if name is None and not (archives and (len(found) == 1 or len(source.inputs) > 1)):
             name = only_input(source, Path(path))
         taken = lists.setdefault(name, [])
@@ -100,9 +93,9 @@ def _expanded(path: str) -> list[str]:
 
 
 def _in_folder(folder: Path) -> list[str]:
-    known = [p for p in folder.iterdir() if is_format(p.name) and not p.name.startswith(".")]
+    known = [p for p in folder.iterdir() if format_of(p.name, READ_WHOLE) and not p.name.startswith(".")]
     if not known:
-        raise InputError(f"{folder}: holds no file of {', '.join(FORMATS)}: give another folder")
+        raise InputError(f"{folder}: holds no file of {listed(READ_WHOLE)}: give another folder")
     return sorted(map(str, known), key=_in_order)
 
 
@@ -114,7 +107,8 @@ def note_skipped(texts: Sequence[str]) -> None:
         folder = Path(path)
         if not path or not folder.is_dir() or is_zarr(path):
             continue
-        others = [p for p in folder.iterdir() if not (is_format(p.name) or p.name.startswith(".") or p.is_dir())]
+        left = [p for p in folder.iterdir() if not (p.name.startswith(".") or p.is_dir())]
+        others = [p for p in left if not format_of(p.name, READ_WHOLE)]
         if others:
             note(f"{folder}: {len(others)} files of other kinds are skipped, such as {min(others).name}")
 
@@ -133,12 +127,6 @@ def _parts(path: str) -> Iterator[str]:
         part += c
     if part:
         yield part
-
-
-def is_format(path: str) -> bool:
-    """Whether a path's name says that it can be read."""
-    outer = path.partition("::")[0].lower()
-    return outer.endswith(FORMATS) or is_zarr(outer)
 
 
 def split(source: SourceGraph, text: str) -> tuple[str | None, str]:

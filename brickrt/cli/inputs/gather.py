@@ -10,7 +10,7 @@ import numpy as np
 
 from brickrt.cli.inputs import parse
 from brickrt.cli.inputs.feeds import Arrays, Feed, no_input, read_feed
-from brickrt.cli.inputs.file_lists import ARRAYS, InputFiles, all_files, input_files
+from brickrt.cli.inputs.file_lists import InputFiles, all_files, input_files
 from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.inputs.shapes import concrete_shapes
 from brickrt.cli.requests import InputRequest
@@ -20,6 +20,7 @@ from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.plan.device.machine import memory_bytes
+from brickrt.runtime.files.formats.file_formats import OF_NUMPY, format_of
 
 
 def check_request(request: InputRequest) -> None:
@@ -37,7 +38,7 @@ def check_request(request: InputRequest) -> None:
 def check_images(request: InputRequest, runs: Sequence[InputFiles]) -> None:
     """Refuses options for images where none of the files is one."""
     files = all_files(runs)
-    if request.image.given() and all(file.lower().endswith(ARRAYS) for file in files):
+    if request.image.given() and all(format_of(file, OF_NUMPY) for file in files):
         why = f": {Path(files[0]).parent} holds arrays only" if len(files) > 1 else ""
         raise InputError(f"{request.image.given()[0]} is of use with images only{why}: leave it out")
 

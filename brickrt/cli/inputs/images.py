@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageFile import ImageFile
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 RGB, GREY = 3, ("1", "L")  # channels, and Pillow's modes of one
 DEEP = "I;16"  # Pillow's mode of grey images with 16 bits

@@ -9,11 +9,12 @@ from typing import overload
 import numpy as np
 
 from brickrt.cli.inputs.feeds import Arrays, read_feed
-from brickrt.cli.inputs.file_lists import ARRAYS, InputFiles
+from brickrt.cli.inputs.file_lists import InputFiles
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import check_inputs
 from brickrt.graph.onnx_import.source import SourceGraph
+from brickrt.runtime.files.formats.file_formats import OF_NUMPY, format_of
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ class Samples(Sequence[Arrays]):
         """How many files a run takes."""
         infos = list(self.source.inputs.values())
         shape = infos[0].shape if len(infos) == 1 else None
-        if shape is None or len(shape) < 4 or any(run.main.lower().endswith(ARRAYS) for run in self.runs):
+        if shape is None or len(shape) < 4 or any(format_of(run.main, OF_NUMPY) for run in self.runs):
             return 1
         return shape[0] if isinstance(shape[0], int) and shape[0] > 0 else 1
 

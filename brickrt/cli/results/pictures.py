@@ -13,8 +13,8 @@ from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.cli.results.png import COLOURS, write_png
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.file_formats import format_of
 
-SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp")
 QUALITY = 95  # of JPEG and WebP
 BYTES = np.dtype(np.uint8)
 ROWS = 128  # converted at a time, so that they stay in the cache
@@ -91,8 +91,9 @@ def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
 
 def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: int) -> None:
     """Writes planes [channels, height, width] as what the path's name says."""
-    channels, height, width = planes.shape
-    if path.suffix.lower() == ".png":
+    (channels, height, width), found = planes.shape, format_of(path)
+    kind = found.name if found else ""
+    if kind == "PNG":
         shape = height, width, channels
         write_whole(path, lambda f: write_png(f, shape, scale.dtype, lambda a, b: scale.rows(planes, a, b), threads))
         return
@@ -103,7 +104,6 @@ def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: in
     from PIL import Image
 
     image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
-    kind = "JPEG" if path.suffix.lower() in (".jpg", ".jpeg") else path.suffix[1:].upper()
     image = image.convert("RGB") if channels == 4 and kind == "JPEG" else image
     write_whole(path, lambda file: image.save(file, kind, quality=QUALITY))
 

@@ -17,30 +17,26 @@ import numpy as np
 from brickrt.cli.files import check_writable, write_whole
 from brickrt.cli.inputs.feeds import Feed
 from brickrt.cli.inputs.file_lists import InputFiles, all_files
-from brickrt.cli.inputs.images import SUFFIXES as IMAGES
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.cli.requests import ResultRequest, RunRequest
 from brickrt.cli.results.arrays import write_output
 from brickrt.cli.results.decisions import overlay
-from brickrt.cli.results.pictures import SUFFIXES, PixelScale, planes_of, write_picture
+from brickrt.cli.results.pictures import PixelScale, planes_of, write_picture
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files.formats.box_files import BoxSource
+from brickrt.runtime.files.formats.file_formats import WRITTEN_WHOLE, format_of, is_zarr, listed, stem_of, way_of
 from brickrt.runtime.files.identity import FilesRead
-from brickrt.runtime.files.sink import WRITABLE
-from brickrt.runtime.files.source import BoxSource, is_zarr
 from brickrt.runtime.files.tensors import as_file
 
-ARRAYS = (".npy", ".npz")
-PACKED = ".nii.gz"
-KINDS = tuple(dict.fromkeys((*ARRAYS, *SUFFIXES, *WRITABLE, PACKED)))
 NAME = "{}"  # in a path, stands for the input's name
 BITS_8 = 256
 
 
 def is_folder(text: str) -> bool:
     """Whether a path is to hold one result for each input: it ends in a slash, is a folder, or has `NAME` in it."""
-    named = text.partition("::")[0].lower().endswith(KINDS) or is_zarr(text)
-    return NAME in text or (not named and (text.endswith(os.sep) or Path(text).is_dir()))
+    named = format_of(text, WRITTEN_WHOLE)
+    return NAME in text or (named is None and (text.endswith(os.sep) or Path(text).is_dir()))
 
 
 def output_paths(names: Sequence[str], path: Path) -> dict[str, Path]:
@@ -50,28 +46,30 @@ def output_paths(names: Sequence[str], path: Path) -> dict[str, Path]:
     plain = {name: "".join(c if c.isalnum() or c in "-_." else "_" for c in name) for name in names}
     if len(set(plain.values())) < len(names):
         raise BrickError(f"the outputs {', '.join(map(repr, names))} are one file: rename them in the model")
-    return {name: path.with_name(f"{path.stem}.{plain[name]}{path.suffix}") for name in names}
+    stem = stem_of(path)
+    return {name: path.with_name(f"{stem}.{plain[name]}{path.name[len(stem) :]}") for name in names}
 
 
 def check_results(output: str, outputs: Mapping[str, TensorInfo]) -> None:
     """Raises BrickError, before anything runs, for a path to which results could not be written."""
-    path, lower = Path(output), output.partition("::")[0].lower()
+    path, found = Path(output), format_of(output, WRITTEN_WHOLE)
     if is_folder(output):
         folder = path.parent if NAME in output else path
         if folder.exists() and not (folder.is_dir() and os.access(folder, os.W_OK | os.X_OK)):
             raise BrickError(f"--output {path}: {folder} cannot be written: check the permissions")
         return
-    if lower.endswith(".json"):
+    if path.suffix.lower() == ".json":
         raise BrickError(f"--output {path}: holds arrays or pictures: for JSON use --json > {path}, without --output")
-    if not (lower.endswith(KINDS) or is_zarr(lower)):
-        raise BrickError(f"--output {path}: is none of {', '.join(KINDS)}: change the name's end, or end it with /")
-    if lower.endswith(".npy") and len(outputs) != 1:
+    if found is None:
+        known = listed(WRITTEN_WHOLE)
+        raise BrickError(f"--output {path}: is none of {known}: change the name's end, or end it with /")
+    if found.way == "array" and len(outputs) != 1:
         raise BrickError(f"--output {path}: the model has {len(outputs)} outputs, .npy holds one: use .npz")
     for name, info in outputs.items():
         rank = None if info.shape is None else len(info.shape)
-        if lower.endswith(SUFFIXES) and rank not in (None, 2, 3, 4):
+        if found.way == "picture" and rank not in (None, 2, 3, 4):
             raise BrickError(f"--output {path}: the output '{name}' has {rank} axes, which is no picture: use .npy")
-    if not is_zarr(lower):
+    if not is_zarr(output):
         check_writable(Path(str(path).partition("::")[0]))
 
 
@@ -104,8 +102,8 @@ class ResultFiles:
     def write(self, given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) -> list[Path]:
         """Writes the outputs of one run; gives the files. Raises BrickError."""
         path = self._path(given, feed, outputs)
-        lower = str(path).lower()
-        if lower.endswith(".npz") or (lower.endswith(".npy") and self._plain):
+        way = way_of(path)
+        if way == "archive" or (way == "array" and self.asked.stored is None):
             write_output(path, self._arrays(feed, outputs))
             return [path]
         paths = output_paths(list(outputs), path)
@@ -121,17 +119,13 @@ class ResultFiles:
     def _read(self) -> FilesRead:
         return FilesRead(all_files(self.runs))
 
-    @property
-    def _plain(self) -> bool:
-        return self.asked.stored is None
-
     def _arrays(self, feed: Feed, outputs: Mapping[str, Any]) -> Mapping[str, Any]:
         if self.asked.save is None:
             return outputs
         return {name: self._made(value, feed, 1) for name, value in outputs.items()}
 
     def _write_one(self, path: Path, name: str, value: np.ndarray, feed: Feed) -> None:
-        if not str(path).lower().endswith(SUFFIXES):
+        if way_of(path) != "picture":
             write_boxes(path, self._made(value, feed, 1), self.asked, feed.like)
             return
         made = self._made(value, feed, 255)
@@ -169,14 +163,9 @@ class ResultFiles:
 
 def _stem(file: str, runs: Sequence[InputFiles]) -> str:
     """The input's name without its ending, or with it where another input has the same."""
-    name = _plain_stem(file)
-    alike = sum(_plain_stem(run.main) == name for run in runs)
+    name = stem_of(file)
+    alike = sum(stem_of(run.main) == name for run in runs)
     return Path(file.partition("::")[0]).name if alike > 1 else name
-
-
-def _plain_stem(file: str) -> str:
-    name = Path(file.partition("::")[0]).name
-    return name[: -len(PACKED)] if name.lower().endswith(PACKED) else Path(name).stem
 
 
 def _suffix(given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) -> str:
@@ -184,17 +173,17 @@ def _suffix(given: InputFiles | None, feed: Feed, outputs: Mapping[str, Any]) ->
     values = list(outputs.values())
     if len(values) != 1 or not isinstance(values[0], np.ndarray):
         return ".npz"
-    name = given.main.partition("::")[0].lower() if given else ""
-    if name.endswith(IMAGES):
+    main = given.main.partition("::")[0].lower() if given else ""
+    if way_of(main) == "picture":
         return ".png" if values[0].ndim > 2 and planes_of(values[0], False) is not None else ".npy"
-    if feed.like is not None and values[0].ndim >= 4:
-        return next((kind for kind in (PACKED, *WRITABLE) if name.endswith(kind) and kind != ".h5"), ".npy")
+    if feed.like is not None and values[0].ndim >= 4 and format_of(main, WRITTEN_WHOLE):
+        return Path(main).name[len(stem_of(main)) :] or ".npy"
     return ".npy"
 
 
 def write_boxes(path: Path, value: np.ndarray, asked: ResultRequest, like: BoxSource | None) -> None:
     """Writes an array as TIFF, NIfTI, Zarr, HDF5 or .npy. Raises BrickError; nothing is left half-written."""
-    if path.name.lower().endswith(PACKED):
+    if way_of(path) == "packed":
         _write_packed(path, value, asked, like)
         return
     value = np.ascontiguousarray(value.astype(np.uint8) if value.dtype == bool else value)

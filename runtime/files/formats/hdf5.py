@@ -14,11 +14,10 @@ from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.boxes import Extents, nonempty, number_type
 from brickrt.runtime.files.descriptor import open_file, read_at, refused
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import FileToRead, FileToWrite
 from brickrt.runtime.files.formats.chunked import ChunkedSource
 from brickrt.runtime.files.formats.flat import FlatLayout, FlatSink, FlatSource, flat_source
 from brickrt.runtime.files.identity import digest, file_identity
-
-SUFFIXES = (".h5", ".hdf5", ".hdf")
 
 
 class Hdf5Chunks(ChunkedSource):
@@ -57,8 +56,9 @@ class Hdf5Chunks(ChunkedSource):
             self._dataset.file.close()
 
 
-def hdf5_source(path: Path, inside: str) -> FlatSource | Hdf5Chunks:
-    """A source of the dataset `inside` a file; "" stands for the only one there is."""
+def hdf5_source(asked: FileToRead) -> FlatSource | Hdf5Chunks:
+    """A source of the dataset inside a file that was named, or else of the only one there is."""
+    path = asked.path
     h5py = needed("h5py", str(path))
     os.close(open_file(path))
     try:
@@ -66,7 +66,7 @@ def hdf5_source(path: Path, inside: str) -> FlatSource | Hdf5Chunks:
     except OSError as e:
         raise InputError(f"{path}: is damaged or no HDF5 file ({e}): write it again") from e
     try:
-        dataset = _dataset(h5py, file, path, inside)
+        dataset = _dataset(h5py, file, path, asked.inside)
         flat = _flat(dataset, path)
         source = flat_source(path, flat) if flat else Hdf5Chunks(dataset, f"{path}::{dataset.name}", path)
     except BaseException:
@@ -77,10 +77,9 @@ def hdf5_source(path: Path, inside: str) -> FlatSource | Hdf5Chunks:
     return source
 
 
-def _dataset(h5py: Any, file: Any, path: Path, inside: str) -> Any:
+def _dataset(h5py: Any, file: Any, path: Path, wanted: str) -> Any:
     found: list[str] = []
     file.visititems(lambda name, item: found.append(name) if isinstance(item, h5py.Dataset) and item.shape else None)
-    wanted = inside.strip("/")
     if not wanted and len(found) == 1:
         wanted = found[0]
     if wanted not in found:
@@ -103,18 +102,16 @@ def _flat(dataset: Any, path: Path) -> FlatLayout | None:
     return FlatLayout(nonempty(str(path), dataset.shape), dataset.dtype, int(offset))
 
 
-def hdf5_sink(
-    path: Path, inside: str, shape: Extents, dtype: np.dtype, axis: int, resume: bool, remark: str = ""
-) -> FlatSink:
+def hdf5_sink(new: FileToWrite) -> FlatSink:
     """A sink for a new file with one dataset, in one piece and by descriptor: a killed run leaves nothing that h5py
     would refuse."""
-    h5py = needed("h5py", str(path))
+    h5py, path, dtype = needed("h5py", str(new.path)), new.path, new.dtype
     try:
         h5py.h5t.py_create(dtype, logical=True)
     except TypeError as e:
         raise BrickError(f"{path}: HDF5 cannot hold {dtype}: use another type, or .npy") from e
-    offset, header, trailer = _empty_file(path, inside.strip("/") or "data", shape, dtype, remark)
-    return FlatSink(path, header, FlatLayout(shape, dtype, offset), axis, resume, trailer)
+    offset, header, trailer = _empty_file(path, new.inside or "data", new.shape, dtype, new.remark)
+    return FlatSink(path, header, FlatLayout(new.shape, dtype, offset), new.axis, new.resume, trailer)
 
 
 def _empty_file(path: Path, inside: str, shape: Extents, dtype: np.dtype, remark: str) -> tuple[int, bytes, bytes]:

@@ -17,6 +17,7 @@ from brickrt.runtime.files.boxes import PIECE_BYTES, Extents, check_box, nonempt
 from brickrt.runtime.files.converted import read_converted
 from brickrt.runtime.files.descriptor import open_file, read_at, refused, write_at
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import FileToRead, FileToWrite
 from brickrt.runtime.files.formats.flat import FlatLayout, FlatSink, FlatSource
 from brickrt.runtime.files.formats.relaid import RelaidSink, RelaidSource, column_major_sink
 from brickrt.runtime.files.identity import file_identity
@@ -62,15 +63,16 @@ class NiftiSource(FlatSource):
             os.close(self._packed)
 
 
-def nifti_source(path: Path, scratch: Path | None = None) -> NiftiSource:
+def nifti_source(asked: FileToRead) -> NiftiSource:
     """A source of a `.nii` or `.nii.gz` file. A packed one is unpacked to a scratch file in `scratch`, by default the
     folder for temporary files, first; it takes the unpacked size there until the source is closed."""
+    path = asked.path
     needed("nibabel", str(path))
     with ExitStack() as opened:
         fd, packed = open_file(path), None
         opened.callback(os.close, fd)
         if path.suffix.lower() == ".gz":
-            packed, fd = fd, _unpacked(path, scratch)
+            packed, fd = fd, _unpacked(path, asked.scratch)
             opened.callback(os.close, fd)
         source = NiftiSource(path, _header(path, fd), fd, packed)
         opened.pop_all()  # the source closes them
@@ -129,16 +131,13 @@ def _unpack(path: Path, handle: int) -> None:
         raise InputError(f"{path}: is damaged ({e}): copy or write it again") from e
 
 
-def nifti_sink(
-    path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool, like: object, remark: str = ""
-) -> FlatSink | RelaidSink:
+def nifti_sink(new: FileToWrite) -> FlatSink | RelaidSink:
     """A sink for a `.nii` file with the affine and the units of `like`, if that is a NIfTI source."""
+    path, shape, dtype = new.path, new.shape, new.dtype
     nibabel = needed("nibabel", str(path))
-    if path.suffix.lower() == ".gz":
-        raise BrickError(f"{path}: packed files can only be written from end to end: write .nii, and pack it with gzip")
     kind = "Nifti1Header" if max(shape) <= _MOST_IN_FIRST_VERSION else "Nifti2Header"
     made = getattr(nibabel, kind)
-    like = like.original if isinstance(like, RelaidSource) else like
+    like = new.like.original if isinstance(new.like, RelaidSource) else new.like
     header = made.from_header(like.header, check=False) if isinstance(like, NiftiSource) else made()
     try:
         header.set_data_dtype(dtype)
@@ -146,12 +145,12 @@ def nifti_sink(
     except nibabel.spatialimages.HeaderDataError as e:
         raise BrickError(f"{path}: NIfTI cannot hold {list(shape)} of {dtype} ({e}): use another format") from e
     header.set_slope_inter(1, 0)
-    if remark:
-        header["descrip"] = remark.encode()[:_DESCRIPTION]
+    if new.remark:
+        header["descrip"] = new.remark.encode()[:_DESCRIPTION]
     offset = 352 if kind == "Nifti1Header" else 544
     header["vox_offset"] = offset
     for mark in {"sizeof_hdr", "magic", "eol_check"} & set(header.keys()):  # the input may be of the other version
         header[mark] = made()[mark]
     block = header.binaryblock
     layout = FlatLayout(shape, dtype, offset, "F")
-    return column_major_sink(path, block + bytes(offset - len(block)), layout, axis, resume)
+    return column_major_sink(path, block + bytes(offset - len(block)), layout, new.axis, new.resume)

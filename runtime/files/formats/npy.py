@@ -11,12 +11,14 @@ from numpy.lib import format as npy
 
 from brickrt.graph.errors import InputError
 from brickrt.runtime.files.boxes import Extents, nonempty, number_type
+from brickrt.runtime.files.formats.box_files import FileToRead, FileToWrite
 from brickrt.runtime.files.formats.flat import FlatLayout, FlatSink, FlatSource, flat_source
 
 
-def npy_source(path: Path, dtype: np.dtype | None = None) -> FlatSource:
+def npy_source(asked: FileToRead) -> FlatSource:
     """A source of a `.npy` file, in either order. Types that NumPy does not know, such as bfloat16, are stored as
     bytes: `dtype` says what they are."""
+    path, dtype = asked.path, asked.dtype
     with path.open("rb") as file:
         shape, column_major, stored = _header(path, file)
         offset = file.tell()
@@ -39,22 +41,23 @@ def _header(path: Path, file: IO[bytes]) -> tuple[Extents, bool, np.dtype]:
         raise InputError(f"{path}: is damaged or no .npy file ({e}): write it with numpy.save") from e
 
 
-def npy_sink(path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool) -> FlatSink:
+def npy_sink(new: FileToWrite) -> FlatSink:
     """A sink for a `.npy` file: the header is written first."""
     file = io.BytesIO()
-    fields = {"descr": npy.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+    fields = {"descr": npy.dtype_to_descr(new.dtype), "fortran_order": False, "shape": new.shape}
     npy.write_array_header_1_0(file, fields)
     header = file.getvalue()
-    return FlatSink(path, header, FlatLayout(shape, dtype, len(header)), axis, resume)
+    return FlatSink(new.path, header, FlatLayout(new.shape, new.dtype, len(header)), new.axis, new.resume)
 
 
-def raw_source(path: Path, shape: Extents | None, dtype: np.dtype | None) -> FlatSource:
+def raw_source(asked: FileToRead) -> FlatSource:
     """A source of a file that holds nothing but elements, in row-major order."""
-    if shape is None or dtype is None:
+    path = asked.path
+    if asked.shape is None or asked.dtype is None:
         raise InputError(f"{path}: raw files do not say what they hold: give shape and dtype")
-    return flat_source(path, FlatLayout(nonempty(str(path), shape), dtype, 0))
+    return flat_source(path, FlatLayout(nonempty(str(path), asked.shape), asked.dtype, 0))
 
 
-def raw_sink(path: Path, shape: Extents, dtype: np.dtype, axis: int, resume: bool) -> FlatSink:
+def raw_sink(new: FileToWrite) -> FlatSink:
     """A sink for a file that holds nothing but elements, in row-major order."""
-    return FlatSink(path, b"", FlatLayout(shape, dtype, 0), axis, resume)
+    return FlatSink(new.path, b"", FlatLayout(new.shape, new.dtype, 0), new.axis, new.resume)

@@ -13,11 +13,11 @@ from brickrt.graph.errors import InputError
 from brickrt.runtime.files.boxes import Extents, nonempty, number_type
 from brickrt.runtime.files.descriptor import open_file
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import FileToRead
 from brickrt.runtime.files.formats.chunked import GROUP_BYTES, ChunkedSource
 from brickrt.runtime.files.formats.tiff_source import TagOfPlace, tags_of_place
 from brickrt.runtime.files.identity import digest, file_identity
 
-SUFFIXES = (".vrt", ".jp2", ".j2k", ".img")
 CACHE = 16 << 20  # bytes of GDAL's own cache, which would otherwise be a share of the machine's memory
 
 
@@ -70,8 +70,9 @@ class RasterSource(ChunkedSource):
         self._raster.close()
 
 
-def raster_source(path: Path) -> RasterSource:
+def raster_source(asked: FileToRead) -> RasterSource:
     """A source of a raster in full size. Raises InputError where GDAL reads none, or its bands have several types."""
+    path = asked.path
     rasterio = needed("rasterio", str(path), "geo")
     os.close(open_file(path))
     try:

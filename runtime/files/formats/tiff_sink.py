@@ -7,7 +7,6 @@ import math
 import struct
 from collections.abc import Iterator
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,10 @@ from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import Extents, added, as_bytes, check_box
 from brickrt.runtime.files.descriptor import Unfinished, read_at, sync_file, write_at
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import BoxSource, FileToWrite
 from brickrt.runtime.files.formats.flat import check_begun
-from brickrt.runtime.files.formats.tiff_source import TagOfPlace
+from brickrt.runtime.files.formats.raster import RasterSource
+from brickrt.runtime.files.formats.tiff_source import TagOfPlace, TiffPlain, TiffSegments
 
 _TILE = 256
 _UNIT = 16  # extents of tiles are multiples of it
@@ -64,23 +65,14 @@ class TiffSink:
 
     row_unit = 1
 
-    def __init__(
-        self,
-        path: Path,
-        shape: Extents,
-        dtype: np.dtype,
-        axis: int,
-        resume: bool,
-        places: list[TagOfPlace],
-        remark: str = "",
-    ) -> None:
-        self.shape, self.dtype, self.name, self.axis = shape, dtype, str(path), axis
-        self._grid = grid = TiffGrid(self.name, shape, dtype)
+    def __init__(self, new: FileToWrite) -> None:
+        self.shape, self.dtype, self.name, self.axis = new.shape, new.dtype, str(new.path), new.axis
+        self._grid = grid = TiffGrid(self.name, self.shape, self.dtype)
         self.chunks: Extents | None = (1,) * len(grid.pages) + (*grid.tile, grid.samples)[: 3 if grid.sampled else 2]
         self.buffer_bytes = 2 * grid.tile_bytes
-        header = tiff_header(grid, dtype, _description(path, grid, shape, dtype, axis, remark), places)
+        header = tiff_header(grid, self.dtype, _description(new, grid), _places(new.like))
         self._offset = len(header)
-        self._file = Unfinished(path, resume)
+        self._file = Unfinished(new.path, new.resume)
         self.resumed = self._file.resumed
         try:
             self._begin(header)
@@ -229,10 +221,16 @@ def _packed(kind: int, value: Any) -> tuple[int, bytes]:
     return len(values), struct.pack(f"<{len(values)}{_PACKED[kind]}", *values)
 
 
-def _description(path: Path, grid: TiffGrid, shape: Extents, dtype: np.dtype, axis: int, remark: str) -> bytes:
+def _places(like: BoxSource | None) -> list[TagOfPlace]:
+    if isinstance(like, RasterSource):
+        return like.places
+    return like.pages.places if isinstance(like, (TiffPlain, TiffSegments)) else []
+
+
+def _description(new: FileToWrite, grid: TiffGrid) -> bytes:
     """What the axes are: OME's XML for `.ome.tif`, else tifffile's form."""
-    pages = len(grid.pages)
-    names = {0: "", 1: "Z" if axis == 0 else "C", 2: "CZ" if axis == 1 else "TC", 3: "TCZ"}
+    path, shape, remark, pages = new.path, new.shape, new.remark, len(grid.pages)
+    names = {0: "", 1: "Z" if new.axis == 0 else "C", 2: "CZ" if new.axis == 1 else "TC", 3: "TCZ"}
     if pages not in names:
         raise BrickError(f"{path}: {list(shape)} has too many axes for TIFF: write .npy or .zarr")
     axes = names[pages] + ("YXS" if grid.sampled else "YX")
@@ -241,5 +239,5 @@ def _description(path: Path, grid: TiffGrid, shape: Extents, dtype: np.dtype, ax
     tifffile = needed("tifffile", str(path))
     text = tifffile.OmeXml(UUID="urn:uuid:00000000-0000-0000-0000-000000000000")
     stored = (grid.count, 1, 1, grid.height, grid.width, grid.samples)
-    text.addimage(dtype, shape, stored, axes=axes, **({"Description": remark} if remark else {}))
+    text.addimage(new.dtype, shape, stored, axes=axes, **({"Description": remark} if remark else {}))
     return str(text.tostring()).encode("ascii", "xmlcharrefreplace")

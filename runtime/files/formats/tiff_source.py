@@ -13,11 +13,11 @@ from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.boxes import Extents, added, check_box, cut, nonempty, number_type, slices
 from brickrt.runtime.files.descriptor import open_file, read_at
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import FileToRead
 from brickrt.runtime.files.formats.chunked import ChunkedSource
 from brickrt.runtime.files.formats.flat import FlatBoxes, FlatLayout, FlatSource
 from brickrt.runtime.files.identity import file_identity
 
-SUFFIXES = (".tif", ".tiff", ".btf", ".tf8")
 _MOST_IN_ONE_SEGMENT = 64 << 20
 _PLACE_ON_EARTH = (33550, 33922, 34264, 34735, 34736, 34737, 42113)
 
@@ -168,9 +168,10 @@ def tags_of_place(page: Any) -> list[TagOfPlace]:
     return [(tag.code, int(tag.dtype), tag.count, tag.value) for tag in tags if tag is not None]
 
 
-def tiff_source(path: Path) -> TiffSegments | TiffPlain:
+def tiff_source(asked: FileToRead) -> TiffSegments | TiffPlain:
     """A source of the first image in a file, in full size. Raises InputError for pages that are compressed as a
     whole, and larger than 64 MiB: nothing less could be read from them."""
+    path = asked.path
     pages = TiffPages(path)
     first = pages.first
     if pages.series.dataoffset is not None or first.is_contiguous:

@@ -6,6 +6,7 @@ import math
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from brickrt.graph.errors import BrickError, InputError
 from brickrt.runtime.files.boxes import Extents, added, check_box, nonempty, number_type, slices
 from brickrt.runtime.files.descriptor import part_of, refused, sync_path
 from brickrt.runtime.files.extras import needed
+from brickrt.runtime.files.formats.box_files import FileToRead, FileToWrite
 from brickrt.runtime.files.formats.chunked import GROUP_BYTES, ChunkedSource
 from brickrt.runtime.files.formats.sliced import sampled_identity
 from brickrt.runtime.files.identity import digest, folder_identity
@@ -53,9 +55,10 @@ class ZarrSource(ChunkedSource):
         return digest([metadata, sampled_identity(self._array, self.name, self.shape)])
 
 
-def zarr_source(where: str) -> ZarrSource:
-    """A source of an array, of the only array of a group, or of an OME-Zarr image in full size. `where` is a folder,
+def zarr_source(asked: FileToRead) -> ZarrSource:
+    """A source of an array, of the only array of a group, or of an OME-Zarr image in full size. The name is a folder,
     or an address that zarr understands, such as `s3://…`."""
+    where = asked.name
     zarr = needed("zarr", where)
     local = "://" not in where
     if local and not Path(where).exists():
@@ -66,7 +69,7 @@ def zarr_source(where: str) -> ZarrSource:
         raise InputError(f"{where}: is damaged or no Zarr array ({e}): check the path") from e
     if not isinstance(found, zarr.Array):
         inside = _only_array(where, found)
-        return zarr_source(f"{where.rstrip('/')}/{inside}")
+        return zarr_source(replace(asked, name=f"{where.rstrip('/')}/{inside}"))
     return ZarrSource(found, where, Path(where) if local else None)
 
 
@@ -94,31 +97,22 @@ class ZarrSink:
     read the chunk and write it again: write multiples of `row_unit` rows, as wide as whole chunks or up to the end.
     """
 
-    def __init__(
-        self,
-        path: Path,
-        shape: Extents,
-        dtype: np.dtype,
-        axis: int,
-        resume: bool,
-        chunks: Extents | None,
-        remark: str = "",
-    ) -> None:
-        zarr = needed("zarr", str(path))
-        self.shape, self.dtype, self.name, self.axis = shape, dtype, str(path), axis
-        self.chunks: Extents | None = chunks or usual_chunks(shape)
-        self.row_unit = self.chunks[axis]
-        self._path = Path(os.path.realpath(path))
+    def __init__(self, new: FileToWrite) -> None:
+        zarr = needed("zarr", new.name)
+        self.shape, self.dtype, self.name, self.axis = new.shape, new.dtype, new.name, new.axis
+        self.chunks: Extents | None = new.chunks or usual_chunks(new.shape)
+        self.row_unit = self.chunks[new.axis]
+        self._path = Path(os.path.realpath(new.name))
         self._check_target()
         self._group = self._path.name.endswith(".ome.zarr")
         part = part_of(self._path)
-        self.resumed = resume and (part.exists() or self._path.exists())
+        self.resumed = new.resume and (part.exists() or self._path.exists())
         self._at = part if part.exists() or not self.resumed else self._path
         self._touched: set[Extents] = set()
-        if dtype.name not in _TYPES:
-            raise BrickError(f"{path}: Zarr cannot hold {dtype}: use another type, or .npy")
-        with refused(path):
-            self._array = self._opened(zarr) if self.resumed else self._made(zarr, remark)
+        if self.dtype.name not in _TYPES:
+            raise BrickError(f"{self.name}: Zarr cannot hold {self.dtype}: use another type, or .npy")
+        with refused(self.name):
+            self._array = self._opened(zarr) if self.resumed else self._made(zarr, new.remark)
             for described in {self._at / "zarr.json", self._folder / "zarr.json"}:
                 sync_path(described)
 

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from brickrt.runtime.files.boxes import Extents, cut, slices
-from brickrt.runtime.files.sink import BoxSink
-from brickrt.runtime.files.source import BoxSource
+from brickrt.runtime.files.formats.box_files import BoxSink, BoxSource
 
 
 def values(shape: Extents, dtype: object, seed: int = 0) -> np.ndarray:
