@@ -38,10 +38,8 @@ PLENTY = 2**33
 def main() -> None:
     """Prints `planned`, then the report as JSON."""
     words = _words()
-    model: Any = words.network
-    if not Path(words.network).exists():
-        model = zoo.build(words.network, size=words.size).SerializeToString()
-    source = load(model)
+    there = Path(words.network).exists()  # else it is made, and given up once it is loaded, as a file is
+    source = load(words.network if there else zoo.build(words.network, size=words.size).SerializeToString())
     pipeline = Pipeline(choose_engine("cpu"), PlanOptions(), words.threads)
     outputs = {name: _output(words.output, name, len(source.outputs)) for name in source.outputs}
     spilled = _spilled(pipeline, source, words) if words.spill == "all" and not words.resume else ()
