@@ -10,7 +10,7 @@ import onnx
 from onnx import helper
 
 from brickrt.graph.allowance import hold
-from brickrt.graph.host.work import OBJECT_BYTES, memory_of
+from brickrt.graph.host.node_arrays import OBJECT_BYTES, memory_of
 from brickrt.graph.room import require_bytes
 
 

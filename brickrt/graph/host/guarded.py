@@ -15,8 +15,8 @@ from onnx import defs
 from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError
-from brickrt.graph.host.output_elements import output_elements
-from brickrt.graph.host.work import integers_of, memory_of, seconds_of
+from brickrt.graph.host.host_operator import HostOperator
+from brickrt.graph.host.node_arrays import memory_of
 from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
 from brickrt.graph.time_budget import TooLong, at_calls
 
@@ -43,27 +43,23 @@ def ask_whether_to_go_on() -> None:
 class GuardedNode:
     """A node of the reference, of which nothing else changes."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def __init__(self, node: Any, operator: HostOperator) -> None:
+        self._node, self._operator = node, operator
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._node, name)
 
     def run(self, *inputs: Any, **more: Any) -> tuple[Any, ...]:
-        """Runs the node. Raises BrickError where there is no room for it or it would compute too long, and for a TopK
-        of more elements than there are: the reference makes them all before it looks."""
+        """Runs the node. Raises BrickError where there is no room for it or it would compute too long."""
         ask_whether_to_go_on()
         proto = self._node.onnx_node
         arrays = [x if isinstance(x, np.ndarray) else None for x in inputs]
-        if proto.op_type == "TopK" and proto.domain in ("", "ai.onnx") and len(arrays) > 1:
-            size, most = np.size(inputs[0]), np.max(inputs[1], initial=0)
-            if most > size:
-                name = proto.name or proto.op_type
-                raise BrickError(f"TopK node '{name}' is asked for {most} of {size} elements: give a smaller k")
+        if self._operator.check is not None:
+            self._operator.check(proto, inputs)
         _check_kinds(proto, inputs)
         if proto.op_type in CONTROL or proto.domain == CONTRIB:
             return self._node.run(*inputs, **more)
-        heavy = _require(proto, arrays)
+        heavy = _require(self._operator, proto, arrays)
         ask = _ask.get()
         with at_calls(ask) if heavy and ask is not None else nullcontext():
             outputs = self._node.run(*inputs, **more)
@@ -97,10 +93,10 @@ def _kinds(domain: str, op_type: str) -> tuple[frozenset[str], ...]:
     )
 
 
-def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool:
+def _require(operator: HostOperator, proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool:
     """Raises BrickError where a node has no room or takes too long; whether it may take long in Python's loops."""
     what, given = f"{proto.op_type} node '{proto.name}'", [x for x in arrays if x is not None]
-    elements = output_elements(proto, arrays)
+    elements = operator.most_elements(proto, arrays)
     largest = max((x.itemsize for x in given), default=4)
     if elements:
         require_bytes(elements * largest, f"{what} gives {elements} elements, which")
@@ -108,16 +104,21 @@ def _require(proto: onnx.NodeProto, arrays: Sequence[np.ndarray | None]) -> bool
     if allowed is not None:
         read = sum(memory_of(x) for x in given)
         wide = max((memory_of(x) // max(1, x.size) for x in given), default=8)
-        from brickrt.graph.host.working_bytes import working_bytes  # with operators, and ONNX's reference under them
-
-        between = working_bytes(proto, arrays, elements * wide, read)
+        between = operator.needed_bytes(proto, arrays, elements * wide, read)
         if between > ALWAYS:
             require_bytes(between, f"{what}, with all that it needs while it computes,")
-        seconds = seconds_of(proto, arrays)
+        seconds = operator.seconds(proto, arrays)
         if _ask.get() is None and seconds > FOLDED_SECONDS:
             raise TooLong
         allowed.require_seconds(seconds, what)
-    return max(elements, *(x.size for x in given), *integers_of(proto), 0) > LIGHT
+    return max(elements, *(x.size for x in given), *_integers_of(proto), 0) > LIGHT
+
+
+def _integers_of(node: onnx.NodeProto) -> Iterator[int]:
+    """The integers among a node's attributes."""
+    for a in node.attribute:
+        yield a.i
+        yield from a.ints
 
 
 LIGHT = 1 << 14

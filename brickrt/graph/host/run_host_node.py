@@ -12,8 +12,8 @@ import onnx
 from brickrt.graph.allowance import hold
 from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import BrickError, Interrupted, described
+from brickrt.graph.host.node_arrays import memory_of
 from brickrt.graph.host.quick import quick_outputs
-from brickrt.graph.host.work import memory_of
 from brickrt.graph.onnx_import.element_types import element_type
 from brickrt.graph.onnx_import.protobuf import outer_names
 from brickrt.graph.room import own_bytes

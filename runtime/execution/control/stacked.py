@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from brickrt.graph.allowance import hold
-from brickrt.graph.host.work import OBJECT_BYTES, memory_of
+from brickrt.graph.host.node_arrays import OBJECT_BYTES, memory_of
 from brickrt.graph.room import require_bytes
 
 FIRST_ROUNDS, FIRST_BYTES = 16, 1 << 20

@@ -9,8 +9,7 @@ import onnx
 import pytest
 
 from brickrt.graph.host.evaluator import node_evaluator
-from brickrt.graph.host.output_elements import output_elements
-from brickrt.graph.host.working_bytes import working_bytes
+from brickrt.graph.host.host_operator import operator_of
 from brickrt.graph.onnx_import.element_types import element_type
 from tests.support.graphs.onnx_models import node
 
@@ -57,7 +56,9 @@ def test_no_more_than_is_counted_and_not_far_less(name: str) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     widest = max(x.itemsize for x in arrays)
-    counted = working_bytes(proto, arrays, output_elements(proto, arrays) * widest, sum(x.nbytes for x in arrays))
+    operator = operator_of(proto)
+    made = operator.most_elements(proto, arrays) * widest
+    counted = operator.needed_bytes(proto, arrays, made, sum(x.nbytes for x in arrays))
     assert peak <= counted + SMALL
     assert counted <= 8 * peak
 
@@ -66,5 +67,6 @@ def test_a_detector_s_thousand_regions_take_little_more_than_their_bins():
     x, rois = np.empty((1, 256, 100, 136), np.float32), np.repeat(ROIS, 25, 0)
     arrays = [x, rois, np.zeros(1000, np.int64)]
     bins = 1000 * 256 * 7 * 7
-    assert output_elements(ALIGNED, arrays) == bins
-    assert working_bytes(ALIGNED, arrays, 4 * bins, 0) < 4 * bins + 2 * x.nbytes
+    operator = operator_of(ALIGNED)
+    assert operator.most_elements(ALIGNED, arrays) == bins
+    assert operator.needed_bytes(ALIGNED, arrays, 4 * bins, 0) < 4 * bins + 2 * x.nbytes

@@ -8,43 +8,59 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from onnx.reference.op_run import OpRun
 
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
+from brickrt.graph.host.node_arrays import FLOAT, Arrays
+from brickrt.graph.host.operators.channels_last import whole
+from brickrt.graph.host.operators.of_reference.windows import conv_products
 from brickrt.graph.host.operators.sampled_points import readable
 from brickrt.graph.host.operators.sampling import point_taps, read_between
 
 BLOCK = 1 << 22
 """Elements of a block of columns, or as many as an image has: a product of many columns waits for threads once."""
+POINT = 256
+"""Bytes for each point that NumPy reads an image at: between which pixels it lies, and their weights."""
 Reader = Callable[[np.ndarray], np.ndarray]
 """Gives what parts of an image [parts, channels, …] have at points [parts, points, axes]: [parts, channels, points]."""
 
 
-class DeformConv(OpRun):
+def _bytes(arrays: Arrays, at: Attributes, made: int, usual: float) -> float:
+    """An image turned, where the taps of all outputs lie, and a block of columns with what is between."""
+    x, weights, offsets = (np.asarray(v) for v in arrays[:3])
+    image = x.size // max(1, len(x))
+    outputs = len(offsets) * len(weights) * math.prod(offsets.shape[2:])
+    columns = max(BLOCK, image, x.shape[1] * math.prod(weights.shape[2:]))
+    columns = min(columns, x.shape[1] * math.prod(weights.shape[2:]) * math.prod(offsets.shape[2:]))
+    wide = max(4, x.itemsize)
+    points = columns // x.shape[1] * max(1, at.get("offset_group", 1))
+    turned = image // x.shape[-1] // x.shape[1] * whole(x.shape[-1]) * whole(x.shape[1]) * 4
+    placed = 2 * FLOAT * offsets.size // max(1, len(offsets))
+    return wide * (3 * outputs + 3 * columns + weights.size) + POINT * points + max(turned, x.itemsize * image) + placed
+
+
+@evaluates(HostOperator(elements=None, products=conv_products, working_bytes=_bytes), "DeformConv")
+def _deform_conv(x, w, offset, bias=None, mask=None, group=1, offset_group=1, **windows: Any):
     """A convolution whose taps lie at offsets of their own, each with a factor."""
-
-    op_domain = ""
-
-    def _run(self, x, w, offset, bias=None, mask=None, group=1, offset_group=1, **windows: Any):
-        kernel, space = w.shape[2:], offset.shape[2:]
-        rank, count, taps, outputs = len(kernel), len(x), math.prod(kernel), math.prod(space)
-        dtype = np.result_type(x.dtype, np.float32)
-        start = _window_positions(kernel, space, windows)
-        moved = offset.reshape(count, offset_group, taps, rank, outputs)
-        factors = None if mask is None else mask.reshape(count, offset_group, 1, taps, outputs)
-        weights = w.reshape(group, len(w) // group, -1).astype(dtype)
-        out = np.empty((count, group, len(w) // group, outputs), x.dtype)
-        for n, image in enumerate(x):
-            read = _reader(image.reshape(offset_group, -1, *image.shape[1:]), taps * outputs)
-            step = max(1, max(BLOCK, image.size) // max(1, len(image) * taps))
-            for first in range(0, outputs, step):
-                some = slice(first, first + step)
-                at = start[..., some] + np.moveaxis(moved[n, ..., some], 2, 0)
-                columns = read(_points(at)).reshape(offset_group, -1, *at.shape[2:])
-                if factors is not None:
-                    columns = columns * factors[n, ..., some]
-                out[n, ..., some] = weights @ columns.reshape(group, weights.shape[-1], -1)
-        out = out.reshape(count, len(w), *space)
-        return (out if bias is None else out + bias.reshape(-1, *(1,) * rank),)
+    kernel, space = w.shape[2:], offset.shape[2:]
+    rank, count, taps, outputs = len(kernel), len(x), math.prod(kernel), math.prod(space)
+    dtype = np.result_type(x.dtype, np.float32)
+    start = _window_positions(kernel, space, windows)
+    moved = offset.reshape(count, offset_group, taps, rank, outputs)
+    factors = None if mask is None else mask.reshape(count, offset_group, 1, taps, outputs)
+    weights = w.reshape(group, len(w) // group, -1).astype(dtype)
+    out = np.empty((count, group, len(w) // group, outputs), x.dtype)
+    for n, image in enumerate(x):
+        read = _reader(image.reshape(offset_group, -1, *image.shape[1:]), taps * outputs)
+        step = max(1, max(BLOCK, image.size) // max(1, len(image) * taps))
+        for first in range(0, outputs, step):
+            some = slice(first, first + step)
+            at = start[..., some] + np.moveaxis(moved[n, ..., some], 2, 0)
+            columns = read(_points(at)).reshape(offset_group, -1, *at.shape[2:])
+            if factors is not None:
+                columns = columns * factors[n, ..., some]
+            out[n, ..., some] = weights @ columns.reshape(group, weights.shape[-1], -1)
+    out = out.reshape(count, len(w), *space)
+    return (out if bias is None else out + bias.reshape(-1, *(1,) * rank),)
 
 
 def _window_positions(kernel: Sequence[int], space: Sequence[int], windows: dict[str, Any]) -> np.ndarray:

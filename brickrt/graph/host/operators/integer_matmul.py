@@ -8,16 +8,27 @@ import math
 import numpy as np
 from onnx.reference.ops.op_matmul import MatMul as ReferenceMatMul
 
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
+from brickrt.graph.host.node_arrays import FLOAT, PLACE, Arrays
+from brickrt.graph.host.operators.of_reference.products import matmul_elements, matmul_products
+
 EXACT: tuple[tuple[int, type[np.floating]], ...] = ((1 << 24, np.float32), (1 << 53, np.float64))
 """Up to where each type of floats has all integers."""
 WORTH = 8
 """Products for each element read, from which on elements are turned into floats."""
 
 
+def _bytes(arrays: Arrays, at: Attributes, made: int, usual: float) -> float:
+    """Integers and their product as floats, and the product as the widest integers."""
+    a, b = (np.asarray(x) for x in arrays)
+    if a.dtype.kind not in "iu":
+        return usual
+    return FLOAT * (a.size + b.size) + made // a.itemsize * (FLOAT + PLACE + a.itemsize)
+
+
+@evaluates(HostOperator(matmul_elements, matmul_products, working_bytes=_bytes), "MatMul")
 class HostMatMul(ReferenceMatMul):
     """MatMul; what integers overflow wraps around."""
-
-    op_domain = ""
 
     def _run(self, a, b):
         found = exact_product(a, b)

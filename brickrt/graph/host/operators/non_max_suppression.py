@@ -6,32 +6,39 @@ tens of thousands of boxes for each class, of which a few hundred are kept at mo
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
-from onnx.reference.op_run import OpRun
 
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
+from brickrt.graph.host.node_arrays import Arrays, input_at, shape_of
 from brickrt.graph.host.operators.order.element_order import MANY, ordered_places
 from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 LOOKED_AT = 8  # boxes for each that may be kept, which are tried before all are
 
 
-class NonMaxSuppression(OpRun):
+def _pairs(arrays: Arrays, at: Attributes) -> int:
+    """Every box with every other."""
+    boxes, scores = shape_of(arrays), shape_of(arrays, 1)
+    most = input_at(arrays, 2)
+    kept = boxes[1] if most is None else max(0, min(boxes[1], int(most.reshape(-1)[0])))
+    return 32 * math.prod(scores[:2]) * boxes[1] * kept
+
+
+@evaluates(HostOperator(elements=None, products=_pairs), "NonMaxSuppression")
+def _non_max_suppression(boxes, scores, most=None, overlap=None, least=None, center_point_box=0, **_: Any):
     """The best boxes first; a box is dropped where it overlaps a better one of its class beyond the threshold."""
-
-    op_domain = ""
-
-    def _run(self, boxes, scores, most=None, overlap=None, least=None, center_point_box=0, **_: Any):
-        limit, threshold = (0 if v is None else v.reshape(-1)[0] for v in (most, overlap))
-        floor = None if least is None or not least.size else least.reshape(-1)[0]
-        alike = scores.shape[0] * scores.shape[1]
-        found = list[np.ndarray]()
-        for batch, (corners, classes) in enumerate(zip(_corners(boxes, center_point_box), scores, strict=True)):
-            for number, score in enumerate(classes):
-                kept = _kept(corners, score, floor, int(limit), threshold, alike)
-                found.append(np.column_stack((np.full((len(kept), 2), (batch, number)), kept)))
-        return (np.concatenate([np.empty((0, 3), np.int64), *found]),)
+    limit, threshold = (0 if v is None else v.reshape(-1)[0] for v in (most, overlap))
+    floor = None if least is None or not least.size else least.reshape(-1)[0]
+    alike = scores.shape[0] * scores.shape[1]
+    found = list[np.ndarray]()
+    for batch, (corners, classes) in enumerate(zip(_corners(boxes, center_point_box), scores, strict=True)):
+        for number, score in enumerate(classes):
+            kept = _kept(corners, score, floor, int(limit), threshold, alike)
+            found.append(np.column_stack((np.full((len(kept), 2), (batch, number)), kept)))
+    return (np.concatenate([np.empty((0, 3), np.int64), *found]),)
 
 
 def _kept(

@@ -14,14 +14,17 @@ import numpy as np
 from onnx.reference.op_run import OpRun
 
 from brickrt.graph.builders.spatial.pooling import pool_of
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
+from brickrt.graph.host.node_arrays import Arrays, input_at, integers, shape_of, size_of
+from brickrt.graph.host.operators.of_reference.windows import pool_elements, pool_sums, spread_extents
+from brickrt.graph.host.operators.regions import region_elements
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from brickrt.ops.types import TensorType
 
 
+@evaluates(HostOperator(pool_elements, pool_sums), "MaxPool")
 class MaxPool(OpRun):
     """Maxima, and as second output their offsets in all of x; `storage_order` 1 counts by columns."""
-
-    op_domain = ""
 
     def _run(self, x, storage_order=0, **_: Any):
         space = x.shape[2:]
@@ -44,40 +47,39 @@ class MaxPool(OpRun):
         return (best, offset + images * math.prod(space))[: len(self.output)]
 
 
-class MaxUnpool(OpRun):
+def _unpooled(arrays: Arrays, at: Attributes) -> int:
+    given = integers(input_at(arrays, 2))
+    return size_of(given or [*shape_of(arrays)[:2], *spread_extents(arrays, at, at["kernel_shape"])])
+
+
+@evaluates(HostOperator(_unpooled), "MaxUnpool")
+def _max_unpool(x, offsets, output_shape=None, kernel_shape=None, pads=None, strides=None):
     """Values at their offsets in a tensor of zeros, which is a corner of the output where its shape is given."""
-
-    op_domain = ""
-
-    def _run(self, x, offsets, output_shape=None, kernel_shape=None, pads=None, strides=None):
-        rank = len(kernel_shape)
-        pads, strides = pads or [0] * 2 * rank, strides or [1] * rank
-        windows = zip(x.shape[2:], kernel_shape, strides, pads[:rank], pads[rank:], strict=True)
-        space = [(extent - 1) * step + size - before - after for extent, size, step, before, after in windows]
-        shape = (*x.shape[:2], *space)
-        found = np.zeros(shape, x.dtype)
-        found.reshape(-1)[offsets.reshape(-1)] = x.reshape(-1)
-        if output_shape is None or output_shape.tolist() == list(shape):
-            return (found,)
-        out = np.zeros(output_shape, x.dtype)
-        out[tuple(map(slice, shape))] = found
-        return (out,)
+    rank = len(kernel_shape)
+    pads, strides = pads or [0] * 2 * rank, strides or [1] * rank
+    windows = zip(x.shape[2:], kernel_shape, strides, pads[:rank], pads[rank:], strict=True)
+    space = [(extent - 1) * step + size - before - after for extent, size, step, before, after in windows]
+    shape = (*x.shape[:2], *space)
+    found = np.zeros(shape, x.dtype)
+    found.reshape(-1)[offsets.reshape(-1)] = x.reshape(-1)
+    if output_shape is None or output_shape.tolist() == list(shape):
+        return (found,)
+    out = np.zeros(output_shape, x.dtype)
+    out[tuple(map(slice, shape))] = found
+    return (out,)
 
 
-class MaxRoiPool(OpRun):
+@evaluates(HostOperator(region_elements), "MaxRoiPool")
+def _max_roi_pool(x, rois, pooled_shape=None, spatial_scale=1.0, **_: Any):
     """The maxima of the bins of regions."""
-
-    op_domain = ""
-
-    def _run(self, x, rois, pooled_shape=None, spatial_scale=1.0, **_: Any):
-        out = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
-        places = rois[:, 1:] * rois.dtype.type(spatial_scale)
-        ends = np.trunc(places + np.copysign(0.5, places)).astype(int).reshape(-1, 2, 2)[:, :, ::-1]
-        bins = [_bins(ends[..., k], pooled_shape[k], x.shape[2 + k]) for k in (0, 1)]
-        images = np.ascontiguousarray(np.moveaxis(x, 1, -1))  # maxima of many channels at a time
-        for number, rows, columns, result in zip(rois[:, 0].astype(int).tolist(), *bins, out):
-            _bin_maxima(images[number], rows, columns, np.moveaxis(result, 0, -1))
-        return (out,)
+    out = np.zeros((len(rois), x.shape[1], *pooled_shape), x.dtype)
+    places = rois[:, 1:] * rois.dtype.type(spatial_scale)
+    ends = np.trunc(places + np.copysign(0.5, places)).astype(int).reshape(-1, 2, 2)[:, :, ::-1]
+    bins = [_bins(ends[..., k], pooled_shape[k], x.shape[2 + k]) for k in (0, 1)]
+    images = np.ascontiguousarray(np.moveaxis(x, 1, -1))  # maxima of many channels at a time
+    for number, rows, columns, result in zip(rois[:, 0].astype(int).tolist(), *bins, out):
+        _bin_maxima(images[number], rows, columns, np.moveaxis(result, 0, -1))
+    return (out,)
 
 
 def _bins(ends: np.ndarray, count: int, limit: int) -> list[list[list[int]]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -9,6 +10,9 @@ from typing import Any
 
 import numpy as np
 from onnx.reference.op_run import OpRun
+
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
+from brickrt.graph.host.node_arrays import Arrays, shape_of
 
 Activation = Callable[[np.ndarray], np.ndarray]
 State = tuple[np.ndarray, ...]
@@ -27,6 +31,14 @@ _ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., np.ndarray]]] = {
     "hardsigmoid": ((0.2, 0.5), lambda x, a, b: np.clip(a * x + b, 0, 1)),
 }
 """Default alpha and beta, and the function."""
+
+
+def _products(arrays: Arrays, at: Attributes) -> int:
+    x, w, r = (shape_of(arrays, k) for k in range(3))
+    return x[0] * x[1] * (math.prod(w) + math.prod(r))
+
+
+RECURRENT = HostOperator(elements=None, products=_products, temporaries=6)
 
 
 @dataclass(frozen=True)
@@ -48,7 +60,6 @@ class _Direction:
 class _Recurrent(OpRun):
     """Runs all directions over all time steps; a subclass has the step."""
 
-    op_domain = ""
     defaults: tuple[str, ...] = ("tanh",)
     states = 1
 
@@ -101,6 +112,7 @@ class _Recurrent(OpRun):
         """The state after a step; `product` is the input times its weights, with its bias, for all gates."""
 
 
+@evaluates(RECURRENT, "LSTM")
 class LSTM(_Recurrent):
     """Gates in the order input, output, forget, cell; peepholes input, output, forget. The cell is not clipped."""
 
@@ -118,6 +130,7 @@ class LSTM(_Recurrent):
         return d.activate(0, o + of_output * c) * d.functions[2](c), c
 
 
+@evaluates(RECURRENT, "GRU")
 class GRU(_Recurrent):
     """Gates in the order update, reset, hidden."""
 
@@ -134,6 +147,7 @@ class GRU(_Recurrent):
         return ((1 - z) * d.activate(1, product[:, split:] + reset) + z * h,)
 
 
+@evaluates(RECURRENT, "RNN")
 class RNN(_Recurrent):
     """One gate."""
 

@@ -12,6 +12,8 @@ import numpy as np
 from onnx.reference.op_run import OpRun
 
 from brickrt.graph.host.helpers import run_items
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
+from brickrt.graph.host.node_arrays import Arrays, shape_of, size_of
 from brickrt.graph.host.operators.channels_last import LANES, channels_last, whole
 from brickrt.ops.cpu.fixed_function import item_loop
 
@@ -25,10 +27,21 @@ REGION_BYTES = 256  # of where one lies, its samples, and what these are compute
 IN_NUMPY = 1 << 16  # pixels of a bin, in all channels that NumPy takes together
 
 
+def region_elements(arrays: Arrays, at: Attributes) -> int:
+    """Elements of the bins of all regions."""
+    extents = at.get("pooled_shape") or (at.get("output_height", 1), at.get("output_width", 1))
+    return size_of([len(np.asarray(arrays[1])), shape_of(arrays)[1], *extents])
+
+
+def _bytes(arrays: Arrays, at: Attributes, made: int, usual: float) -> float:
+    x, rois = (np.asarray(v) for v in arrays[:2])
+    bins = at.get("output_height", 1), at.get("output_width", 1)
+    return made + region_bytes(x, rois, bins, at.get("spatial_scale", 1.0), at.get("sampling_ratio", 0))
+
+
+@evaluates(HostOperator(region_elements, working_bytes=_bytes), "RoiAlign")
 class RoiAlign(OpRun):
     """The bins of regions, sampled between pixels."""
-
-    op_domain = ""
 
     def _run(self, x, rois, images, mode="avg", output_height=1, output_width=1, spatial_scale=1.0, **settings: Any):
         half = settings["coordinate_transformation_mode"] == "half_pixel"

@@ -6,6 +6,7 @@ that become 68, one is off by a whole element.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,14 +15,33 @@ from onnx.reference.ops.op_resize import Resize as ReferenceResize
 
 from brickrt.graph.builders.spatial.resize import resize_attributes, resized_axes
 from brickrt.graph.builders.spatial.resize_taps import AxisResize, axis_taps, nearest_table, outside
+from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates, register
+from brickrt.graph.host.node_arrays import Arrays, input_at, integers, shape_of, size_of
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from brickrt.ops.operators.interp import AxisTaps
 
 
+def _elements(arrays: Arrays, at: Attributes) -> int:
+    shape, sizes = list(shape_of(arrays)), integers(input_at(arrays, 3))
+    axes = at.get("axes", range(len(shape)))
+    if sizes:
+        scales = [size / shape[axis] for size, axis in zip(sizes, axes, strict=True)]
+    else:
+        scales = at["scales"] if "scales" in at else np.asarray(arrays[2 if len(arrays) > 2 else 1]).tolist()
+    if at.get("keep_aspect_ratio_policy", b"stretch") != b"stretch":
+        scales = [max(scales)] * len(scales)
+    for scale, axis in zip(scales, axes, strict=True):
+        shape[axis] = math.ceil(shape[axis] * scale)
+    return size_of(shape)
+
+
+RESIZED = HostOperator(_elements, temporaries=8)
+register(RESIZED, "Upsample")
+
+
+@evaluates(RESIZED, "Resize")
 class Resize(ReferenceResize):
     """Since opset 11, of tensors that are not empty; else as the reference has it."""
-
-    op_domain = ""
 
     def _run(self, X, roi=None, scales=None, sizes=None, *others: Any, **options: Any):
         node = onnx_node(self.onnx_node, self.run_params["opsets"], "Resize")

@@ -7,8 +7,9 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-from onnx.reference.op_run import OpRun
 
+from brickrt.graph.host.host_operator import HostOperator, evaluates, register
+from brickrt.graph.host.node_arrays import shape_of, size_of
 from brickrt.graph.host.operators.sampled_points import sampled
 
 Taps = tuple[np.ndarray, np.ndarray]
@@ -21,14 +22,17 @@ FAR = 1 << 22
 AT_ONCE = 1 << 18  # elements that stay in a cache
 
 
-class GridSample(OpRun):
+register(HostOperator(elements=None, temporaries=16), "AffineGrid")
+
+
+@evaluates(
+    HostOperator(lambda arrays, at: size_of([*shape_of(arrays)[:2], *shape_of(arrays, 1)[1:-1]]), temporaries=16),
+    "GridSample",
+)
+def _grid_sample(x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
     """The image at the points of a grid."""
-
-    op_domain = ""
-
-    def _run(self, x, grid, mode="linear", padding_mode="zeros", align_corners=0, **_: Any):
-        found = sampled(x, grid, mode, padding_mode, bool(align_corners))
-        return (sampled_in_numpy(x, grid, mode, padding_mode, bool(align_corners)) if found is None else found,)
+    found = sampled(x, grid, mode, padding_mode, bool(align_corners))
+    return (sampled_in_numpy(x, grid, mode, padding_mode, bool(align_corners)) if found is None else found,)
 
 
 def sampled_in_numpy(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: bool) -> np.ndarray:

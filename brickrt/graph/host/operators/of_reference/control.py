@@ -11,6 +11,7 @@ from onnx.reference.op_run import OpRun
 
 from brickrt.graph.host.collected import Collected, none_of, per_tensor
 from brickrt.graph.host.guarded import ask_whether_to_go_on
+from brickrt.graph.host.host_operator import HostOperator, evaluates
 
 Step = Callable[..., list[np.ndarray]]
 """The body of a scan: from states and slices it computes new states and slices."""
@@ -19,12 +20,11 @@ Step = Callable[..., list[np.ndarray]]
 class _AnyValue(OpRun):
     """An operator whose outputs may be absent."""
 
-    op_domain = ""
-
     def _check_and_fix_outputs(self, res: tuple[Any, ...]) -> tuple[Any, ...]:
         return res
 
 
+@evaluates(HostOperator(elements=None), "Optional")
 class Optional(_AnyValue):
     """An optional value as it is; the reference puts it in a list that OptionalGetElement does not unpack."""
 
@@ -32,6 +32,7 @@ class Optional(_AnyValue):
         return (x,)
 
 
+@evaluates(HostOperator(elements=None), "If")
 class If(_AnyValue):
     """Runs the branch that the condition chooses."""
 
@@ -46,6 +47,7 @@ class If(_AnyValue):
         return tuple(chosen.run(None, context or {}, attributes=attributes))
 
 
+@evaluates(HostOperator(elements=None), "Loop")
 class Loop(_AnyValue):
     """Runs the body while the condition holds; the reference needs a condition, and stacks only outputs of rank 1."""
 
@@ -68,10 +70,9 @@ class Loop(_AnyValue):
         return (*states, *(np.stack(part) if part else none_of(t) for part, t in zip(collected.parts, types)))
 
 
+@evaluates(HostOperator(elements=None), "Scan")
 class Scan(OpRun):
     """Runs the body once per slice of the scanned inputs; the reference only scans forward along axis 0."""
-
-    op_domain = ""
 
     def need_context(self) -> bool:
         """Its body reads tensors of the outer scope."""
