@@ -48,9 +48,9 @@ IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stre
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
 WRITING = 16 * MIB  # that a writer holds of each output, beside the rows of a band
 NOISE = MIB  # by which two processes that did the same differ
-# Shares of what transformed weights take beyond the weights, in turn, that a plan may have where all of it leaves too
-# little memory: of how much arithmetic more than the network's own, and of what share of the limit it is looked at.
-TRANSFORMED, MORE_WORK, NOT_LITTLE = (0.25, 0.0625, 0.0), 1.2, 0.05
+TRANSFORMED = 0.25, 0.0625, 0.0  # shares, in turn, of what transformed weights take beyond the weights, if that is
+NOT_LITTLE = 16 * MIB  # or more: they are tried where all of it leaves no room for bands within the limit
+MORE_WORK = 1.2  # times the network's arithmetic that bands may have for no others to be tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,7 +151,7 @@ def _with_transforms_that_pay(search: _CutSearch, plan: Plan, may_change: bool) 
     is left to bands for them to compute all rows once. Raises the refusal with the least memory where none fit."""
     found, refusals = list[PlannedStream](), list[TooLittleMemory]()
     added = transformed_bytes(plan)
-    shares = TRANSFORMED if may_change and added > NOT_LITTLE * search.limit else ()
+    shares = TRANSFORMED if may_change and added >= NOT_LITTLE else ()
     for most in (None, *(int(share * added) for share in shares)):
         try:
             found.append(search.of(plan if most is None else with_transforms(plan, most), most))

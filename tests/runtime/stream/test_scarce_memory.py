@@ -43,7 +43,7 @@ def heavy() -> bytes:
 @pytest.fixture
 def looked_at(monkeypatch) -> None:
     """These weights are little of what a process has, and what the one of tests has changes."""
-    monkeypatch.setattr(stream_planning, "NOT_LITTLE", 0.0)
+    monkeypatch.setattr(stream_planning, "NOT_LITTLE", 0)
     monkeypatch.setattr(stream_planning, "resident_bytes", lambda: 100 * MIB)
 
 
