@@ -30,7 +30,7 @@ def test_an_entry_says_how_large_outputs_are():
         incomplete(temporaries=8)
 
 
-@pytest.mark.parametrize(("domain", "op_type"), OPERATORS)
+@pytest.mark.parametrize(("domain", "op_type"), sorted(OPERATORS))
 def test_each_is_an_operator_and_its_entry_says_something(domain: str, op_type: str):
     assert op_type in contributed() if domain == CONTRIB else defs.has(op_type, domain)
     operator = OPERATORS[domain, op_type]
