@@ -319,7 +319,7 @@ def compare(
     return _work("compare", CompareRequest(first=first, second=second, html=html, opened=open, json=json))
 
 
-@app.command(cls=Compact, epilog=_examples("demo", "demo --size 1024 --out folder --json"))
+@app.command(cls=Compact, epilog=_examples("demo", "demo --size 1024 --output folder --json"))
 def demo(
     out: options.DemoOut = Path("brickrt-demo"),
     size: options.PhotoSize = 2048,

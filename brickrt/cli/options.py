@@ -182,7 +182,9 @@ RunJson = Annotated[bool, typer.Option("--json", help="Print one JSON object; or
 Quiet = Annotated[bool, typer.Option("--quiet", rich_help_panel=FOLDED)]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", rich_help_panel=FOLDED)]
 BenchOutput = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Write the figures to a file too.")]
-DemoOut = Annotated[Path, typer.Option(metavar="FOLDER", help="Where pictures and report go.")]
+DemoOut = Annotated[
+    Path, typer.Option("--output", "-o", "--out", metavar="FOLDER", help="Where pictures and report go.")
+]
 ExportOut = Annotated[Path, typer.Argument(metavar="OUT.onnx", show_default=False)]
 Verify = Annotated[bool, typer.Option("--verify", rich_help_panel=FOLDED)]  # compares with the reference engine
 Dashboard = Annotated[bool, typer.Option("--dashboard", help="Or --report F.html, --open, --trace F, --trace-arrows.")]

@@ -82,12 +82,14 @@ def plan_stream(
     spill_into: Path | None = None,
     sharing: int = 1,
     whole: bool = True,
+    gives_up: bool = False,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
     is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
     are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
     processes are `sharing`; none without a folder. A plan that is not `whole` has a sample of its bands: to be told.
-    Where memory is scarce fewer layers have transformed weights, those that gain least for the bytes.
+    Where memory is scarce fewer layers have transformed weights, those that gain least for the bytes. A model that is
+    not used again `gives_up` the weights that the plan does not read as they are, such as those of batch norms.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -97,6 +99,8 @@ def plan_stream(
     check_input_types(source, types)
     with uncollected():
         plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
+    if gives_up:
+        _give_up(source, plan.graph)
     runtime = _settled_bytes(source, plan.graph)
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     search = _CutSearch(limit, pipeline.threads, runtime, reading, spill_into, sharing, whole)
@@ -214,6 +218,13 @@ def _settled_bytes(source: SourceGraph, graph: Graph) -> int:
     weights = sum({_memory_of(array): array.nbytes for array in arrays}.values())
     later = sum(nbytes for module, nbytes in IMPORTED.items() if module not in sys.modules)
     return max(resident_bytes() + later, _rounded(COMMAND + weights) - NOISE)
+
+
+def _give_up(source: SourceGraph, graph: Graph) -> None:
+    """Drops the arrays of a model that a graph does not have."""
+    kept = set(map(_memory_of, graph.constants.values()))
+    for name in [name for name, array in source.initializers.items() if _memory_of(array) not in kept]:
+        del source.initializers[name]
 
 
 def _memory_of(array: np.ndarray) -> int:

@@ -75,11 +75,11 @@ def _check(request: DemoRequest) -> None:
     if find_spec("PIL") is None:
         raise BrickError('the demo needs Pillow for its pictures: pip install "brickrt[images]"')
     if request.out.exists() and not request.out.is_dir():
-        raise BrickError(f"--out {request.out}: is a file: give a folder's name")
+        raise BrickError(f"--output {request.out}: is a file: give a folder's name")
     if not request.out.exists():
         check_writable(request.out)
     elif not os.access(request.out, os.W_OK | os.X_OK):
-        raise BrickError(f"--out {request.out}: cannot be written: check the permissions, or give another folder")
+        raise BrickError(f"--output {request.out}: cannot be written: check the permissions, or give another folder")
 
 
 def _denoise(subject: DemoPictures, dashboard: bool) -> Denoised:
@@ -130,7 +130,7 @@ def _write(folder: Path, subject: DemoPictures, denoised: Denoised, about: dict[
     try:
         folder.mkdir(exist_ok=True)
     except OSError as e:
-        raise BrickError(f"--out {folder}: cannot be created ({e.strerror}): give another folder") from e
+        raise BrickError(f"--output {folder}: cannot be created ({e.strerror}): give another folder") from e
     for name, data in files.items():
         write_whole(folder / name, partial(_put, data))
     return [str(folder / name) for name in files]

@@ -108,12 +108,16 @@ def _opened(
     asked, result = request.stream, request.result
     inputs = _files(source, request)
     stored = result.stored, result.stored_scale
-    options = StreamOptions(asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch)
+    options = StreamOptions(
+        asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch, gives_up=asked.window is None
+    )
     options = going_on(options, outputs)
     pixels = _pixels(source, request)
     if asked.window is None:
         joined = decided(source, result)
-        return _opened_bands(source, inputs, opened_job(pipeline, joined, inputs, outputs, options, pixels, watch))
+        if joined is not source:
+            source.initializers.clear()  # which the joined model has, and gives up
+        return _opened_bands(joined, inputs, opened_job(pipeline, joined, inputs, outputs, options, pixels, watch))
     windows = window_options(asked.window, asked.overlap, asked.blend)
     decision = Decision(*decision_of(source, result))
     return opened_windows(pipeline, source, inputs, windows, options, decision, pixels, watch)

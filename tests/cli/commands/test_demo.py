@@ -25,7 +25,7 @@ def one_engine(monkeypatch):
 def test_everything_is_written_and_told(call, tmp_path):
     Image = pytest.importorskip("PIL.Image")
     out = tmp_path / "demo"
-    ended = call("demo", "--out", out, "--size", 256, "--threads", 1, "--runs", 1, "--json")
+    ended = call("demo", "--output", out, "--size", 256, "--threads", 1, "--runs", 1, "--json")
     assert ended.code == 0 and ended.err == ""
     report = json.loads(ended.out)
     assert report["psnr"]["after"] > report["psnr"]["before"] + 5

@@ -281,7 +281,7 @@ def test_interrupt_keeps_what_is_finished(files):
         "from brickrt.runtime.stream import stream_planning as p\n"
         "from brickrt.runtime.stream.stream_report import StreamCut\n"
         "plan = p.plan_stream\n"
-        "stream_job.plan_stream = lambda *a: plan(*a[:4], a[4] or StreamCut(1, (1,)), *a[5:])\n"
+        "stream_job.plan_stream = lambda *a, **o: plan(*a[:4], a[4] or StreamCut(1, (1,)), *a[5:], **o)\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
     words = [sys.executable, "-c", code, *RUN, "y.npy", "--max-memory", "2G"]

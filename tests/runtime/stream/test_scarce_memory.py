@@ -20,6 +20,7 @@ from brickrt.runtime.stream.stream_files import opened_job
 from brickrt.runtime.stream.stream_planning import MIB, PlannedStream, plan_stream
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, pixels
+from tests.support.graphs.onnx_models import model, node, tensor
 
 SIZE, WIDTHS = 32, (3, 192, 320, 5)
 
@@ -102,3 +103,19 @@ def test_a_run_that_goes_on_has_the_weights_of_the_one_before(tmp_path):
     assert report.to_dict()["transformed_bytes"] == 0
     np.testing.assert_array_equal(np.load(tmp_path / "y.npy"), np.load(tmp_path / "whole.npy"))
     np.testing.assert_allclose(np.load(tmp_path / "y.npy"), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_weights_that_only_planning_reads_are_given_up(looked_at):
+    """Folded into the convolution before them, batch norms leave other weights than the model's."""
+    rng = np.random.default_rng(2)
+    shapes = {"w": (256, 3, 3, 3), "v": (64, 256, 3, 3), "g": (64,), "b": (64,), "m": (64,), "s": (64,)}
+    weights = {name: (0.1 + rng.random(shape)).astype(np.float32) for name, shape in shapes.items()}
+    nodes = [node("Conv", "x w", "a"), node("Conv", "a v", "c"), node("BatchNormalization", "c g b m s", "y")]
+    folded = load(model(nodes, [tensor("x", [1, 3, SIZE, SIZE])], **weights).SerializeToString())
+    types, pipeline = {"x": TensorType((1, 3, SIZE, SIZE), np.dtype(np.float32))}, Pipeline(choose_engine("cpu"))
+    kept = plan_stream(pipeline, folded, types, PLENTY)
+    assert folded.initializers.keys() == shapes.keys()
+    given_up = plan_stream(pipeline, folded, types, PLENTY, gives_up=True)
+    assert "v" not in folded.initializers and "w" in folded.initializers
+    for name, array in kept.plan.graph.constants.items():
+        np.testing.assert_array_equal(given_up.plan.graph.constants[name], array)

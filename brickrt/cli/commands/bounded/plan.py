@@ -65,7 +65,14 @@ def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types:
     folder = None if asked.spill == "never" else asked.scratch or Path(tempfile.gettempdir())
     read = PIECE_BYTES * len(types)  # of inputs that are .npy files
     planned = plan_stream(
-        pipeline, source, types, asked.max_memory, reading=lambda _: read, spill_into=folder, whole=False
+        pipeline,
+        source,
+        types,
+        asked.max_memory,
+        reading=lambda _: read,
+        spill_into=folder,
+        whole=False,
+        gives_up=True,
     )
     chosen = planned.candidate
     told = plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling, planned.transformed)
