@@ -42,11 +42,11 @@ from brickrt.runtime.stream.sweep_run import Files
 
 PLENTY, MIB = 2**50, 2**20
 CUTS = (8, 1), (13, 2), (48, 1)  # rows of a band, strips
-LARGE = {
+LARGE_EXTENTS = {
     2: ((8192, 8192), (131072, 1024), (2**14, 2**17), (2**20, 2**20)),
     3: ((512,) * 3, (131072, 64, 64), (2**13,) * 3),
 }
-NEAR = 1e-5  # of the largest value
+TOLERANCE = 1e-5  # of the largest value
 Extents = tuple[int, ...]
 
 
@@ -143,7 +143,7 @@ def check_plan(path: Path, extents: Extents) -> dict:
     found = _least(source, _types(source, extents))
     if found.get("refused"):
         return found
-    for large in LARGE.get(_spatial(source), ()):
+    for large in LARGE_EXTENTS.get(_spatial(source), ()):
         types = _types(source, large)
         if all(kind.shape[2:] == large for kind in types.values()):
             found["×".join(map(str, large))] = one = _least(source, types)
@@ -190,7 +190,7 @@ def check_bits(path: Path, extents: Extents) -> dict:
             got = _run(planned, arrays)
             far = max(_far(got[name], wanted[name], exact) for name in wanted)
             found[f"{'exact ' if exact else ''}{rows}×{strips}"] = far
-            if not far <= (0 if exact else NEAR):
+            if not far <= (0 if exact else TOLERANCE):
                 found["wrong"] = (
                     f"{'exact' if exact else 'default'}: {far:.1g} in bands of {rows} rows, {strips} strips"
                 )

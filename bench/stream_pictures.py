@@ -26,7 +26,7 @@ from brickrt.demo.network import INPUT, OUTPUT, network
 from brickrt.demo.photo import as_bytes, as_input, noisy, photograph
 
 SIZE, TILE = 512, 128  # pixels of the photograph and of a tile
-LIMIT = "512MiB"
+MEMORY_LIMIT = "512MiB"
 SHOWN, GAP, TEXT = 320, 12, 15  # pixels of a picture's edge, between pictures, and of letters
 NETWORK, EDGE = "nafnet", 2048
 LARGEST = 300_000  # bytes
@@ -52,7 +52,7 @@ def _seams(scratch: Path) -> bytes:
     runtime = Runtime(network(), device="cpu", exact=True)
     wanted = runtime.execute({INPUT: given})[OUTPUT]
     ways = {
-        "band by band": {"max_memory": int(LIMIT.removesuffix("MiB")) * MIB},
+        "band by band": {"max_memory": int(MEMORY_LIMIT.removesuffix("MiB")) * MIB},
         f"tiles of {TILE}, side by side": {"window": TILE, "overlap": 0.0, "blend": "constant"},
         f"blended windows of {TILE}, overlap 0.5": {"window": TILE, "overlap": 0.5, "blend": "gaussian"},
     }
@@ -120,12 +120,12 @@ def _memory(scratch: Path) -> str:
     model, given, out = scratch / "m.onnx", scratch / "x.npy", scratch / "y.npy"
     model.write_bytes(zoo.build(NETWORK, size=EDGE).SerializeToString())
     np.save(given, np.random.default_rng(0).standard_normal((1, 3, EDGE, EDGE), np.float32))
-    words = ["run", model, "--input", given, "--output", out, "--max-memory", LIMIT, "--json"]
+    words = ["run", model, "--input", given, "--output", out, "--max-memory", MEMORY_LIMIT, "--json"]
     call = [sys.executable, "-m", "brickrt", *map(str, words), "--report", str(scratch / "r.html")]
     env = os.environ | {"BRICKRT_CACHE_DIR": str(scratch / "cache"), "BRICKRT_CALIBRATE": "0"}  # it compiles
     told = json.loads(subprocess.run(call, check=True, stdout=subprocess.PIPE, text=True, env=env).stdout)
     marks = [(0.0, "compiling"), *((one["begin_s"], one["name"]) for one in told["pass_times"])]
-    title = f"NAFNet, {EDGE}×{EDGE} pixels, --max-memory {LIMIT}: resident memory of the process"
+    title = f"NAFNet, {EDGE}×{EDGE} pixels, --max-memory {MEMORY_LIMIT}: resident memory of the process"
     limit, projected, peak = (told[f"{word}_bytes"] for word in ("limit", "projected", "peak"))
     print(f"{peak / MIB:.0f} MiB measured, {projected / MIB:.0f} projected, {limit / MIB:.0f} allowed")
     return memory_chart(MemoryOverTime(told["memory_samples"], projected, limit, peak, marks, title))

@@ -81,7 +81,7 @@ def test_a_brick_and_its_steps_are_told_apart(monkeypatch):
 def test_every_figure_is_asked_for(monkeypatch):
     monkeypatch.setattr(constants, "SIZE", 64)
     monkeypatch.setattr(constants, "SWEPT", 1 << 10)
-    monkeypatch.setattr(constants, "LARGE", 1 << 10)
+    monkeypatch.setattr(constants, "BEYOND_L2_BYTES", 1 << 10)
     asked = {name for item in constants.items("null") for name in item.ask()}
     assert set(advice.PLACES) <= asked
 

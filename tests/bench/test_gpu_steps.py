@@ -50,7 +50,7 @@ def steps(monkeypatch, tmp_path):
     (tmp_path / "asks.py").write_text(SCRIPT)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     monkeypatch.setattr(run_steps, "ROOT", tmp_path)
-    monkeypatch.setattr(run_steps, "LEAST", 0.2)
+    monkeypatch.setattr(run_steps, "LEAST_SECONDS_LEFT", 0.2)
     return run_steps
 
 

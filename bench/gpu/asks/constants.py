@@ -33,7 +33,7 @@ from brickrt.runtime.engines import Engine
 THREADS, PIECES, WORDS = 256, 8, 4  # of a block; that a thread copies together: vectors of so many floats, or words
 ROUNDS = 2000  # of copies in shared memory
 SWEPT = 1 << 31  # bytes that copies of memory that L2 holds read and write, at least
-LARGE = 1 << 29  # bytes of memory that L2 does not hold
+BEYOND_L2_BYTES = 1 << 29
 LAUNCHES = 64
 CHAINS = 2, 6  # pools of a chain
 SIZE, EDGE, CHANNELS = 768, 4, 8
@@ -185,7 +185,9 @@ def speed(on: Engine, level: str) -> Mapping[str, Any]:
     last = on.spec.shared[1]
     with driver.current:  # type: ignore[attr-defined]
         found = (
-            copy_shared(driver) if level == "shared" else copy_global(driver, LARGE if level == "memory" else last // 4)
+            copy_shared(driver)
+            if level == "shared"
+            else copy_global(driver, BEYOND_L2_BYTES if level == "memory" else last // 4)
         )
     return {f"bandwidth {level}": _both(on.spec.bandwidth[level], found.gb_per_s)}
 

@@ -17,7 +17,17 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from bench.gpu.support.common import MORE, PAPER, TOLERANCE, among, asked_networks, built, each, engine, random_feeds
+from bench.gpu.support.common import (
+    MORE_NETWORKS,
+    PAPER_NETWORKS,
+    TOLERANCE,
+    among,
+    asked_networks,
+    built,
+    each,
+    engine,
+    random_feeds,
+)
 from bench.gpu.support.items import Item, options, run
 from bench.gpu.support.programs import Programs
 from brickrt.compare.difference import difference
@@ -28,7 +38,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.runtime.program_protocol import LAUNCHES
 from brickrt.runtime.session.runtime import Runtime
 
-APART = 10  # times the tolerance against the reference: peers round too
+PEER_TOLERANCE_FACTOR = 10  # over the tolerance against the reference: peers round too
 PAUSE = 0.01  # seconds between turns: a GPU is idle as soon as a turn has ended
 
 
@@ -55,7 +65,7 @@ def measure(
         "differences": apart,
         "left_out": left_out,
         "strategies": sorted({s.strategy for plan in runtime.plans for s in plan.subgraphs}),
-        "good": all(error <= APART * TOLERANCE[precision] for error in apart.values()),
+        "good": all(error <= PEER_TOLERANCE_FACTOR * TOLERANCE[precision] for error in apart.values()),
     }
 
 
@@ -81,7 +91,7 @@ def items(asked: argparse.Namespace) -> Iterator[Item]:
 def main() -> int:
     """Measures what the command line names."""
     parser = options(__doc__)
-    parser.add_argument("--networks", default=",".join(PAPER + MORE))
+    parser.add_argument("--networks", default=",".join(PAPER_NETWORKS + MORE_NETWORKS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--batches", default="1,8,64")
     parser.add_argument("--precisions", default="fp32,tf32,fp16")

@@ -34,7 +34,7 @@ BRICK_KERNEL(fill, Fill, 128, 1) {
     if (brick::block() == 0 && brick::thread() == 0) *c->seen = count;
 }
 """
-COUNT = 1 << 16
+FILLED_WORDS = 1 << 16
 COPIED = 1 << 30  # bytes
 SIDE = 8192  # of the square matrices whose product is timed
 
@@ -91,13 +91,13 @@ def _filled(start: Callable[[Callable[[Any, bool], None], Any], None]) -> dict[s
     with driver().current:
         main = driver().stream()
         (function,) = driver().functions([KernelSource("fill", FILL, 128, 0)], None)
-        memory, pinned = driver().allocate(4 * COUNT), driver().pinned(8)
-        context = np.array([memory.address, pinned.address, COUNT], np.uint64)
+        memory, pinned = driver().allocate(4 * FILLED_WORDS), driver().pinned(8)
+        context = np.array([memory.address, pinned.address, FILLED_WORDS], np.uint64)
         start(lambda stream, at_once: function.launch(64, context, (7, 9, 0, 0), stream, at_once), main)
-        found = np.zeros(COUNT, np.uint32)
+        found = np.zeros(FILLED_WORDS, np.uint32)
         driver().download(found, memory.address, main)
         main.synchronize()
-        good = bool((found == np.arange(7, COUNT + 7)).all()) and int(pinned.array.view(np.uint32)[0]) == 9
+        good = bool((found == np.arange(7, FILLED_WORDS + 7)).all()) and int(pinned.array.view(np.uint32)[0]) == 9
         return {"good": good, "resident": function.resident}
 
 

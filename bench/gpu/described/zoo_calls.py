@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bench.gpu.support.kernel_figures import GROUP, ModelPrograms
+from bench.gpu.support.kernel_figures import GROUP_TASKS, ModelPrograms
 from brickrt.ops.cuda.cudnn.coverage import Product
 from brickrt.plan.device.device_spec import device_named
 from brickrt.plan.options import PlanOptions, Precision, Strategy
@@ -34,7 +34,7 @@ def ask_for(
     """Asks a library for all products of a plan."""
     options = PlanOptions(strategy, precision=precision)
     tasks = lower(make_plan(network.in_precision(precision), device_named(device), options))
-    groups = find_groups(tasks, make_launches(tasks, True, GROUP), library, None)
+    groups = find_groups(tasks, make_launches(tasks, True, GROUP_TASKS), library, None)
     nodes = tasks.plan.graph.nodes
     called = {nodes[tasks.steps[layer.steps].node].name for layer, _ in groups.calls.values()}
     why = groups.reasons | groups.layers.reasons

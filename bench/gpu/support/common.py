@@ -29,10 +29,10 @@ from brickrt.runtime.reference import ReferenceProgram
 
 ROOT = Path(__file__).parents[3]
 COMMIT = "COMMIT"  # the file of a packed folder that names its commit
-PAPER = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's seven
-MORE = ("mobilenetv2", "unet", "nafnet", "vit-s16")
-CHECKED = (*PAPER, *MORE, "unet3d")
-SMALL = {"resnet34-3d": (8, 32, 32), "inception-v4": 139, "vit-s16": 64, "unet3d": 32}  # 64 otherwise
+PAPER_NETWORKS = ("vgg16", "resnet50", "darknet53", "resnet34-3d", "drn-c-26", "deepcam", "inception-v4")  # BrickDL's
+MORE_NETWORKS = ("mobilenetv2", "unet", "nafnet", "vit-s16")
+CHECKED = (*PAPER_NETWORKS, *MORE_NETWORKS, "unet3d")
+SMALL_SIZES = {"resnet34-3d": (8, 32, 32), "inception-v4": 139, "vit-s16": 64, "unet3d": 32}  # 64 otherwise
 TOLERANCE = {"fp32": 1e-4, "tf32": 1e-2, "fp16": 1e-2, "bf16": 5e-2}
 """Largest error of a network's output relative to its largest value, by precision."""
 
@@ -53,7 +53,7 @@ def built(name: str, batch: int = 1, size: Any = None) -> onnx.ModelProto:
 
 def small(name: str) -> onnx.ModelProto:
     """A network of the zoo that the reference engine computes in seconds."""
-    return built(name, 1, SMALL.get(name, 64))
+    return built(name, 1, SMALL_SIZES.get(name, 64))
 
 
 # ---- engines

@@ -15,7 +15,7 @@ from brickrt.ops.cuda.kernel import THREADS
 from brickrt.runtime.cuda.kernels.kernel_sources import FunctionSource, KernelSource
 
 Trait = tuple[str, str]
-SMALL = 8  # members up to which numbers decide: widths, taps, strides, flags
+LARGEST_DECIDING_NUMBER = 8  # of a template's members: widths, taps, strides, flags
 _CORE = re.compile(r"brick::(Warps|Lanes)<([\w:]+), brick::Tile<.*?>, \d+, \d+>")
 _RUNNER = """struct Call {{ brick::Step s; char* const* at; }};
 BRICK_KERNEL({name}, Call, {threads}, 2) {{
@@ -39,7 +39,7 @@ def _masked(line: str) -> str:
     """A line without what no template depends on."""
     line = _CORE.sub(r"\1<\2>", line)
     if line.startswith("static constexpr int"):
-        return re.sub(r"\d+", lambda n: n[0] if int(n[0]) <= SMALL else "#", line)
+        return re.sub(r"\d+", lambda n: n[0] if int(n[0]) <= LARGEST_DECIDING_NUMBER else "#", line)
     if line.startswith("static constexpr"):
         return re.sub(r"\d+", lambda n: n[0] if int(n[0]) <= 1 else "#", line)
     line = re.sub(r"-?0x[0-9a-f.]+p[-+]\d+f?", "#", line)

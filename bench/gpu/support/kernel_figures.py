@@ -31,7 +31,7 @@ from brickrt.runtime.cuda.schedule.argument_table import ArgumentTable
 from brickrt.runtime.cuda.schedule.launches import make_launches
 from brickrt.runtime.lowering.lower import lower
 
-GROUP = 1024  # tasks of a group of memoized bricks
+GROUP_TASKS = 1024  # of memoized bricks
 MERGED = 16  # functions that are compiled together
 REGISTERS = 1 << 16  # of a multiprocessor
 MOST_THREADS = {"sm_80": 2048, "sm_89": 1536, "sm_90": 2048}  # of a multiprocessor
@@ -101,7 +101,7 @@ class ModelPrograms:
         tasks = lower(plan)
         table, found = ArgumentTable(tasks, packed=_Unpacked()), dict[str, Used]()
         for persistent in (False, True):
-            launches = make_launches(tasks, persistent, GROUP)
+            launches = make_launches(tasks, persistent, GROUP_TASKS)
             units = Units(table, launches, THREADS)
             sources = list(units.sources)
             for launch, k in zip(launches, units.of, strict=True):

@@ -24,7 +24,7 @@ from typing import Any, TextIO
 from bench.gpu.support.items import SPOILED
 
 ROOT = Path(__file__).parents[3]
-LEAST = 5.0  # seconds that are left if anything is started
+LEAST_SECONDS_LEFT = 5.0  # for anything to be started
 GRACE = 5.0  # seconds that a process may take to be gone, and its last lines to be read
 LOOK = 0.25  # seconds between looks at how long an item takes
 WRONG = "BAD", "failed", "crashed", "stuck"
@@ -130,7 +130,7 @@ class Worker:
         ends = min(self.ends, time.monotonic() + self.step.seconds)
         again = True
         try:
-            while again and ends - time.monotonic() > LEAST:
+            while again and ends - time.monotonic() > LEAST_SECONDS_LEFT:
                 again = self._process(ends)
         except OSError as e:
             self._add({"status": "failed", "why": f"{self.step.words[0]} cannot be started: {e}"})
