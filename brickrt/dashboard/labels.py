@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.runtime.lowering.task_graph import TaskGraph
 
-SHOWN = 3  # node names in a label; the rest is counted
+SHOWN_NAMES = 3  # of nodes in a label; the rest is counted
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,5 +72,5 @@ class Labels:
 
 def shorten(names: list[str]) -> str:
     """The first names, and how many more there are."""
-    more = len(names) - SHOWN
-    return " + ".join(names[:SHOWN]) + (f" + {more} more" if more > 0 else "")
+    more = len(names) - SHOWN_NAMES
+    return " + ".join(names[:SHOWN_NAMES]) + (f" + {more} more" if more > 0 else "")

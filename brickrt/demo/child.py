@@ -24,8 +24,8 @@ from brickrt.runtime.session.runtime import Runtime
 from brickrt.runtime.stream.resident import status_bytes
 
 PAUSE = 0.1  # seconds: an engine's threads may spin on after a run
-LONG = 4.0  # seconds of timed runs after which no more begin
-SMALL = 64  # edge of the picture that brings an engine's libraries into memory
+MOST_TIMED_SECONDS = 4.0  # after which no more runs begin
+FIRST_PICTURE_EDGE = 64  # of the picture that brings an engine's libraries into memory
 
 
 def _bricks(feeds: Feeds, threads: int) -> ComparedEngine:
@@ -51,7 +51,7 @@ def measured(engine: str, folder: Path, threads: int, runs: int) -> dict[str, An
     """`ms` of at most `runs` runs, after one that is not counted; `peak_bytes`, the most by which memory grew once the
     libraries were loaded; `psnr` of the result."""
     make = MAKERS[engine]
-    make({INPUT: np.zeros((1, 3, SMALL, SMALL), np.float32)}, threads).run()
+    make({INPUT: np.zeros((1, 3, FIRST_PICTURE_EDGE, FIRST_PICTURE_EDGE), np.float32)}, threads).run()
     feeds = {INPUT: as_input(np.load(folder / "noisy.npy"))}
     before = status_bytes("VmRSS")
     ms, output = _timed(make(feeds, threads).run, runs)
@@ -64,7 +64,7 @@ def _timed(run: Callable[[], list[Any]], runs: int) -> tuple[list[float], np.nda
     """Milliseconds of each run, after one that is not counted, and the last output; fewer runs where they are long."""
     ms: list[float] = []
     outputs = run()
-    while len(ms) < runs and sum(ms) < LONG * 1e3:
+    while len(ms) < runs and sum(ms) < MOST_TIMED_SECONDS * 1e3:
         del outputs
         time.sleep(PAUSE)
         started = time.perf_counter()

@@ -11,7 +11,7 @@ from brickrt.dashboard.report.compare_page import write_comparison
 from brickrt.dashboard.report.compared_reports import ComparedLayers, RunReport, compared_layers, read_report
 from brickrt.runtime.files.identity import FilesRead
 
-SHOWN, NAME = 14, 34  # rows of the table, and columns of a name
+SHOWN_ROWS, NAME_COLUMNS = 14, 34  # rows of the table, and columns of a name
 
 
 def command(request: CompareRequest) -> str:
@@ -38,11 +38,11 @@ def _told(report: RunReport) -> dict[str, object]:
 
 
 def _lines(first: RunReport, second: RunReport, layers: list[ComparedLayers]) -> list[str]:
-    shown = sorted(layers, key=lambda each: -abs(each.more_us))[:SHOWN]
+    shown = sorted(layers, key=lambda each: -abs(each.more_us))[:SHOWN_ROWS]
     heads = ("layers", "first ms", "second ms", "more ms", "strategies")
     rows = [
         (
-            each.name if len(each.name) <= NAME else each.name[: NAME - 1] + "…",
+            each.name if len(each.name) <= NAME_COLUMNS else each.name[: NAME_COLUMNS - 1] + "…",
             f"{each.first_us / 1e3:.3f}",
             f"{each.second_us / 1e3:.3f}",
             f"{each.more_us / 1e3:+.3f}",
@@ -50,7 +50,7 @@ def _lines(first: RunReport, second: RunReport, layers: list[ComparedLayers]) ->
         )
         for each in shown
     ]
-    more = [f"and {len(layers) - SHOWN} more"] if len(layers) > SHOWN else []
+    more = [f"and {len(layers) - SHOWN_ROWS} more"] if len(layers) > SHOWN_ROWS else []
     return [
         f"first    {_line(first)}",
         f"second   {_line(second)}, ×{second.busy_us / first.busy_us:.3f} of the first"

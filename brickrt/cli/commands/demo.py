@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from brickrt.demo.engines import DemoPictures
 
 SIZES = 64, 16384  # pixels along an edge: the noise must show, and memory hold it
-WATCHED = 2  # runs that the report is about
+WATCHED_RUNS = 2  # that the report is about
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ def _denoise(subject: DemoPictures, dashboard: bool) -> Denoised:
     from brickrt.demo.network import INPUT, network
     from brickrt.demo.photo import as_input, as_picture
 
-    recorder, watched = Recorder(), WatchedRuns("taking out the noise", 1 + WATCHED)
+    recorder, watched = Recorder(), WatchedRuns("taking out the noise", 1 + WATCHED_RUNS)
     observers: list[Observer] = [recorder, watched.run_state] if dashboard else [recorder]
     feeds = {INPUT: as_input(subject.noisy)}
     with shown_progress() as progress:

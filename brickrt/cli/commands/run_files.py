@@ -31,7 +31,7 @@ from brickrt.runtime.files.formats.file_formats import OF_NUMPY, format_of
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.session.runtime import Runtime
 
-MOST = 8  # files in a batch, where the model leaves it open
+MOST_FILES = 8  # in a batch, where the model leaves it open
 MOST_BYTES = 32 * 2**20  # of such a batch's input
 
 
@@ -91,7 +91,7 @@ def batch_size(source: SourceGraph, asked: Preprocessing, count: int) -> int:
     if not all(isinstance(extent, int) for extent in size):
         return 1
     sample = math.prod(int(extent or 1) for extent in size) * info.dtype.itemsize
-    most = max(1, min(MOST, MOST_BYTES // max(sample, 1)))
+    most = max(1, min(MOST_FILES, MOST_BYTES // max(sample, 1)))
     return math.ceil(count / math.ceil(count / most))
 
 

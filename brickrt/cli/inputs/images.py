@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 RGB, GREY = 3, ("1", "L")  # channels, and Pillow's modes of one
-DEEP = "I;16"  # Pillow's mode of grey images with 16 bits
-ROWS = 256  # scaled at a time, so that they stay in the cache
-READ = 1 << 20  # bytes of a file that are decoded at a time, without Python between them
+GREY_16_BITS = "I;16"  # Pillow's mode
+ROWS_AT_A_TIME = 256  # that are scaled, so that they stay in the cache
+READ_BYTES = 1 << 20  # of a file that are decoded at a time, without Python between them
 ORIENTATION, ON_ITS_SIDE = 0x112, 5  # the tag of cameras, and the least value that exchanges height and width
 
 
@@ -62,7 +62,7 @@ def image_shape(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -
     crop = fitted_size(size, (height, width), asked)[1]
     if any(w is not None and w != g for g, w in zip(crop, (height, width))):
         return None
-    count = 1 if mode.startswith(DEEP) and channels != RGB else channels or (1 if mode in GREY else RGB)
+    count = 1 if mode.startswith(GREY_16_BITS) and channels != RGB else channels or (1 if mode in GREY else RGB)
     return _arranged_shape((*crop, count), info, layout)
 
 
@@ -118,7 +118,7 @@ def _pixels(
     from brickrt.cli.inputs.resizing import fitted_size, resized
 
     image = _opened(path, wanted, asked)
-    deep = image.mode.startswith(DEEP)
+    deep = image.mode.startswith(GREY_16_BITS)
     if not deep:
         mode = MODES[channels] if channels else "L" if image.mode in GREY else "RGB"
         image = image.convert(mode) if image.mode != mode else image
@@ -137,7 +137,7 @@ def _opened(path: Path, wanted: tuple[int | None, int | None], asked: Preprocess
         reduce_while_decoding(image, wanted, asked)
         image.load()
         upright = ImageOps.exif_transpose(image)  # as cameras note it
-    if upright.mode.startswith(("I", "F")) and not upright.mode.startswith(DEEP):
+    if upright.mode.startswith(("I", "F")) and not upright.mode.startswith(GREY_16_BITS):
         raise InputError(f"{path}: has more than 16 bits per channel: convert it, or give a .npy file")
     return upright
 
@@ -150,7 +150,7 @@ def _readable(path: Path) -> Iterator[ImageFile]:
     Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
     try:
         with Image.open(path) as image:
-            image.decodermaxblock = READ
+            image.decodermaxblock = READ_BYTES
             yield image
     except UnidentifiedImageError as e:
         raise InputError(f"{path}: is no image that can be read: save it again as .png or .jpg") from e
@@ -200,9 +200,9 @@ def _scale_into(view: np.ndarray, pixels: np.ndarray, asked: Preprocessing) -> N
     scale = np.float32(unit_scale(pixels.dtype) if asked.scale is None else asked.scale)
     means = None if asked.mean is None else _per_channel("--mean", asked.mean, channels)
     deviations = None if asked.std is None else _per_channel("--std", asked.std, channels)
-    for top in range(0, len(pixels), ROWS):
+    for top in range(0, len(pixels), ROWS_AT_A_TIME):
         for channel in range(channels):
-            values = pixels[top : top + ROWS, :, channel].astype(np.float32)
+            values = pixels[top : top + ROWS_AT_A_TIME, :, channel].astype(np.float32)
             values *= scale
             if means is not None:
                 values -= means[channel]
@@ -210,7 +210,7 @@ def _scale_into(view: np.ndarray, pixels: np.ndarray, asked: Preprocessing) -> N
                 values /= deviations[channel]
             if asked.bounds is not None:
                 np.clip(values, *asked.bounds, out=values)
-            view[top : top + ROWS, :, channel] = values
+            view[top : top + ROWS_AT_A_TIME, :, channel] = values
 
 
 def _per_channel(option: str, values: tuple[float, ...], channels: int) -> np.ndarray:

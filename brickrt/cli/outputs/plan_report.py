@@ -9,7 +9,7 @@ from brickrt.cli.terminal.text import extents_text, screen_width, table
 from brickrt.plan.footprint import with_footprint
 from brickrt.plan.plan import Plan
 
-NARROW = 110  # columns of a screen, below which a plan has fewer
+FULL_PLAN_COLUMNS = 110  # of a screen, below which a plan has fewer
 LEFT_OUT = ("brick", "KiB", "Δ", "ρ")  # of a plan on a narrow screen
 
 
@@ -47,7 +47,7 @@ def plan_table(entries: Sequence[Json]) -> str:
         )
         for number, e in enumerate(entries)
     ]
-    shown = [k for k, head in enumerate(heads) if screen_width() >= NARROW or head not in LEFT_OUT]
+    shown = [k for k, head in enumerate(heads) if screen_width() >= FULL_PLAN_COLUMNS or head not in LEFT_OUT]
     right, shrinks = ("#", "tasks", "Mflop", "KiB", "Δ", "ρ"), ("ops", "why")
     return table([heads[k] for k in shown], [[row[k] for k in shown] for row in rows], right, shrinks)
 

@@ -19,7 +19,7 @@ QUANTIZED = frozenset(
     "DynamicQuantizeMatMul MatMulNBits QAttention".split()
 )
 PRODUCTS = ("Conv", "ConvTranspose", "MatMul")
-SHOWN = 2  # names in a line
+SHOWN_NAMES = 2  # in a line
 
 
 def integer_products(source: SourceGraph, plans: Sequence[Plan]) -> Json | None:
@@ -62,8 +62,8 @@ def bfloat16_line(told: Json) -> str:
 
 def _line(title: str, factors: str, told: Json, also: str = "") -> str:
     count, names = told["products"], told["in_float"]
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    left = f"in float {len(names)}: {', '.join(names[:SHOWN])}{more}" if names else "none in float"
+    more = f" and {len(names) - SHOWN_NAMES} more" if len(names) > SHOWN_NAMES else ""
+    left = f"in float {len(names)}: {', '.join(names[:SHOWN_NAMES])}{more}" if names else "none in float"
     return printable(f"{title} {count} products of {factors}; {also}{left}")
 
 

@@ -12,7 +12,7 @@ from brickrt.dashboard.units import size_text
 from brickrt.quantization.quantize import QuantizationResult
 
 LOW_DB = 20.0  # below it, the noise is more than a tenth of the signal: such layers are pointed out
-SHOWN = 8  # layers in the table, the noisiest
+SHOWN_LAYERS = 8  # in the table, the noisiest
 
 
 def quantize_dict(request: QuantizeRequest, name: str, samples: int, made: QuantizationResult) -> Json:
@@ -47,7 +47,7 @@ def quantize_text(report: Json, verbose: bool) -> str:
         f"ranges   {report['method']} of {report['calibrated_on']} inputs",
         f"layers   {len(layers) - floats} in bytes{stays}",
         "",
-        _layers(layers if verbose else sorted(layers, key=lambda layer: layer["sqnr_db"])[:SHOWN]),
+        _layers(layers if verbose else sorted(layers, key=lambda layer: layer["sqnr_db"])[:SHOWN_LAYERS]),
         "",
         *_outputs(report),
     ]

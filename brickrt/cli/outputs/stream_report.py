@@ -21,7 +21,7 @@ PARTS = {
 
 
 COLUMNS, HARD = 79, "\u2007"  # of a line about memory, which is not broken at such a space
-SHOWN = 8  # spilled tensors; --json has all
+SHOWN_TENSORS = 8  # that are spilled; --json has all
 
 
 def plan_text_of(told: Json) -> str:
@@ -85,14 +85,14 @@ def _spill_lines(told: Json) -> list[str]:
     elif spilled:
         total = size_text(sum(one["bytes"] for one in spilled))
         lines.append(f"spilled  {len(spilled)} tensors, {total} in all")
-    for one in spilled[:SHOWN]:
+    for one in spilled[:SHOWN_TENSORS]:
         read = ", ".join(map(str, one["read_in"])) or "none"
         lines.append(
             f"         '{printable(one['tensor'])}' {size_text(one['bytes'])}: "
             f"written in pass {one['written_in']}, read in {read}"
         )
-    if spilled[SHOWN:]:
-        lines.append(f"         and {len(spilled) - SHOWN} more, which --json lists")
+    if spilled[SHOWN_TENSORS:]:
+        lines.append(f"         and {len(spilled) - SHOWN_TENSORS} more, which --json lists")
     if disk and disk["write"]:
         speeds = (size_text(int(disk[word])) for word in ("write", "read"))
         lines.append("disk     {}/s written, {}/s read".format(*speeds) + f" in {printable(disk['folder'])}, measured")

@@ -11,7 +11,7 @@ import numpy as np
 
 from brickrt.ops.cpu.fixed_function import fixed_function
 
-LONGEST = 14  # bits of a code: four of them, and what is left of a byte, are in one word
+LONGEST_CODE = 14  # bits: four codes, and what is left of a byte, are in one word
 SAMPLED = 8  # of so many bytes one is counted
 END = 256  # the symbol behind the last byte
 ORDER = (16, 17, 18, 0, 8, 7, 9, 6, 10, 5, 11, 4, 12, 3, 13, 2, 14, 1, 15)  # of the lengths of lengths, RFC 1951 §3.2.7
@@ -84,7 +84,7 @@ def deflated(plain: bytes, last: bool, pack: Packer) -> bytes:
     head, bits = _header(lengths, last)
     state = np.array([head >> (bits & ~7), bits & 7], np.int64)
     inside = len(plain) & ~3
-    out = np.empty(inside * LONGEST // 8 + 8, np.uint8)
+    out = np.empty(inside * LONGEST_CODE // 8 + 8, np.uint8)
     count = pack(plain, inside, table.ctypes.data, out.ctypes.data, state.ctypes.data)
     tail, bits_left = int(state[0]), int(state[1])
     for symbol in (*plain[inside:], END):
@@ -103,12 +103,12 @@ def packer() -> Packer | None:
 
 
 def code_lengths(counts: Sequence[int] | np.ndarray) -> np.ndarray:
-    """How many bits each byte, and the end, has, at most `LONGEST`: by Huffman of how often each was counted. All have
-    some, as not all are counted."""
+    """How many bits each byte, and the end, has, at most `LONGEST_CODE`: by Huffman of how often each was counted.
+    All have some, as not all are counted."""
     weights = [int(count) * SAMPLED + 1 for count in counts] + [1]
     while True:
         lengths = _huffman(weights)
-        if max(lengths) <= LONGEST:
+        if max(lengths) <= LONGEST_CODE:
             return np.array(lengths, np.uint8)
         weights = [weight // 2 + 1 for weight in weights]
 

@@ -17,7 +17,7 @@ from brickrt.runtime.files.formats.file_formats import format_of
 
 QUALITY = 95  # of JPEG and WebP
 BYTES = np.dtype(np.uint8)
-ROWS = 128  # converted at a time, so that they stay in the cache
+ROWS_AT_A_TIME = 128  # that are converted, so that they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -112,5 +112,7 @@ def all_pixels(planes: np.ndarray, scale: PixelScale, threads: int) -> np.ndarra
     """The whole picture [height, width, channels]."""
     height = planes.shape[1]
     with ThreadPoolExecutor(threads) as pool:
-        parts = pool.map(lambda top: scale.rows(planes, top, min(top + ROWS, height)), range(0, height, ROWS))
+        parts = pool.map(
+            lambda top: scale.rows(planes, top, min(top + ROWS_AT_A_TIME, height)), range(0, height, ROWS_AT_A_TIME)
+        )
         return np.concatenate(list(parts))

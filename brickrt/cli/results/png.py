@@ -22,8 +22,8 @@ NONE, LEFT, UP, AVERAGE = 0, 1, 2, 3  # the format's filters that are tried
 LEVEL = 1  # of zlib: higher ones take several times as long for a few percent
 SAMPLE = 1 << 14  # bytes of a strip that are packed in each way, to choose
 LLVM = "llvmlite"
-QUICK = 1.05  # times as large as with all repeats is small enough: looking for them takes most of the time
-LARGE = 1 << 25  # bytes of a picture for which a packer is compiled, where LLVM is imported already
+QUICK_SIZE_FACTOR = 1.05  # over that with all repeats, small enough: looking for them takes most of the time
+LARGE_PICTURE_BYTES = 1 << 25  # for which a packer is compiled, where LLVM is imported already
 
 
 def write_png(file: IO[bytes], shape: tuple[int, int, int], dtype: np.dtype, rows: Rows, threads: int) -> None:
@@ -44,7 +44,7 @@ def _packed(shape: tuple[int, int, int], dtype: np.dtype, rows: Rows, threads: i
     height, width, channels = shape
     step = max(1, STRIP // (width * channels * dtype.itemsize))
 
-    large = height * width * channels * dtype.itemsize >= LARGE
+    large = height * width * channels * dtype.itemsize >= LARGE_PICTURE_BYTES
     coder = packer() if large and LLVM in sys.modules else None
 
     def pack(top: int) -> tuple[bytes, bytes]:
@@ -62,7 +62,7 @@ def _deflated(plain: bytes, last: bool, coder: Packer | None) -> bytes:
     begin = max(0, (len(plain) - SAMPLE) // 2)
     ways = (zlib.Z_HUFFMAN_ONLY, zlib.Z_RLE, zlib.Z_DEFAULT_STRATEGY)
     sizes = [len(_by_zlib(plain[begin : begin + SAMPLE], way, True)) for way in ways]
-    way = next(way for way, size in zip(ways, sizes) if size <= QUICK * min(sizes))
+    way = next(way for way, size in zip(ways, sizes) if size <= QUICK_SIZE_FACTOR * min(sizes))
     return deflated(plain, last, coder) if coder and way == zlib.Z_HUFFMAN_ONLY else _by_zlib(plain, way, last)
 
 

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from io import StringIO
 
-WIDE = 100_000  # columns of a table that is written to a file, where rows stay whole
+FILE_COLUMNS = 100_000  # of a table that is written to a file, where rows stay whole
 
 BEGINS = "there is no run to go on with: this one begins at the start"  # with --resume
 
@@ -24,8 +24,8 @@ def printable(text: str) -> str:
 
 
 def screen_width() -> int:
-    """Columns of the screen that standard output is; `WIDE` where it is none."""
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    """Columns of the screen that standard output is; `FILE_COLUMNS` where it is none."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else FILE_COLUMNS
 
 
 def table(
@@ -42,7 +42,7 @@ def table(
         grid.add_column(Text(head), justify="right" if head in right else "left", no_wrap=head not in shrinks)
     for row in rows:
         grid.add_row(*(Text(printable(cell), no_wrap=True, overflow="ellipsis") for cell in row))
-    width = screen_width() if shrinks else WIDE
+    width = screen_width() if shrinks else FILE_COLUMNS
     console = Console(file=StringIO(), force_terminal=sys.stdout.isatty(), width=width, height=25)
     with console.capture() as captured:
         console.print(grid)

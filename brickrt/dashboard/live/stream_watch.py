@@ -12,7 +12,7 @@ from brickrt.runtime.stream.resident import resident_bytes
 from brickrt.runtime.stream.stream_report import StreamProgress
 
 PERIOD = 0.05  # seconds from sample to sample
-MOST = 2048  # samples that are kept
+MOST_SAMPLES = 2048  # that are kept
 RECENT = 2.0  # seconds of which speeds are told
 
 
@@ -47,7 +47,7 @@ class MemorySamples:
     """Resident bytes over time. Where there are more than `most`, neighbours become one, the larger of them: no peak is
     lost."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_SAMPLES) -> None:
         self.most, self.every = most, 1
         self.kept: list[tuple[float, int]] = []
         self._waiting: list[tuple[float, int]] = []

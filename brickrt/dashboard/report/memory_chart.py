@@ -14,7 +14,7 @@ TICKS = 5  # about so many along an axis
 ASIDE = 15  # pixels between names that would lie on each other
 LETTER = 7  # pixels of a letter, about
 INK, SOFT, AREA, CURVE = "#1d2430", "#66707f", "#c9dbee", "#3a6ea5"
-LIMIT, PROJECTED = "#b3372f", "#c77b1c"
+LIMIT_COLOUR, PROJECTED_COLOUR = "#b3372f", "#c77b1c"
 
 
 @dataclass(frozen=True)
@@ -110,8 +110,8 @@ class _Plot:
     def lines(self) -> list[str]:
         """Limit, projection and peak, with their names on the right, which make room for each other."""
         named = [
-            (self.told.limit, "allowed", LIMIT, "7 4"),
-            (self.told.projected, "projected", PROJECTED, "7 4"),
+            (self.told.limit, "allowed", LIMIT_COLOUR, "7 4"),
+            (self.told.projected, "projected", PROJECTED_COLOUR, "7 4"),
             (self.peak, "measured at most", CURVE, "1 3"),
         ]
         found, above = [], float(-ASIDE)

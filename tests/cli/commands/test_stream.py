@@ -103,7 +103,7 @@ def test_presets_go_band_by_band(call, files):
 def test_what_memory_does_not_hold_goes_band_by_band(call, files, monkeypatch):
     """Whatever the format, where the network may."""
     tifffile.imwrite("x.tif", np.zeros((64, 64, 3), np.uint8), photometric="rgb")
-    monkeypatch.setattr(large_files, "LARGE", 100)
+    monkeypatch.setattr(large_files, "LARGE_FILE_BYTES", 100)
     monkeypatch.setattr(stream, "available_bytes", lambda: 1000)
     words = ("run", "m.onnx", "--output", "y.zarr", "--json")
     assert "bands" in told(call(*words, "--input", "x.tif"))
@@ -190,11 +190,11 @@ def test_no_output_is_refused(call, files):
 
 def test_large_inputs_are_run_band_by_band_where_memory_is_short(call, files, monkeypatch):
     """Small ones are not looked at, and large ones that fit run in core."""
-    monkeypatch.setattr(large_files, "LARGE", 1000)
+    monkeypatch.setattr(large_files, "LARGE_FILE_BYTES", 1000)
     assert "latency" in call(*RUN, "y.npy").out
     monkeypatch.setattr(stream, "available_bytes", lambda: 2**10)
     assert "passes   1" in call(*RUN, "y.npy").out
-    monkeypatch.setattr(large_files, "LARGE", 2**26)
+    monkeypatch.setattr(large_files, "LARGE_FILE_BYTES", 2**26)
     assert "latency" in call(*RUN, "y.npy").out
 
 

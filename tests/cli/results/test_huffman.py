@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brickrt.cli.results.huffman import LONGEST, code_lengths, deflated, packer, reversed_codes
+from brickrt.cli.results.huffman import LONGEST_CODE, code_lengths, deflated, packer, reversed_codes
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_codes_are_whole_and_differ(seed, spread):
     others."""
     counts = np.floor(2 ** (np.random.default_rng(seed).random(256) * spread))
     lengths = code_lengths(counts).tolist()
-    assert max(lengths) <= LONGEST and sum(2.0**-length for length in lengths) == 1
+    assert max(lengths) <= LONGEST_CODE and sum(2.0**-length for length in lengths) == 1
     codes = reversed_codes(np.array(lengths, np.uint8)).tolist()
     texts = sorted(f"{code:0{length}b}"[::-1] for code, length in zip(codes, lengths))
     assert not any(later.startswith(one) for one, later in pairwise(texts))

@@ -30,7 +30,7 @@ def packed(pixels: np.ndarray, threads: int = 2) -> np.ndarray:
 @pytest.mark.parametrize("large", [0, 1 << 24], ids=["own codes", "zlib"])
 def test_png_files_hold_what_was_written(monkeypatch, channels, size, large):
     monkeypatch.setattr(png, "STRIP", 200)
-    monkeypatch.setattr(png, "LARGE", large)
+    monkeypatch.setattr(png, "LARGE_PICTURE_BYTES", large)
     monkeypatch.setitem(sys.modules, png.LLVM, llvmlite)
     pixels = np.random.default_rng(0).integers(0, 256, (*size, channels), np.uint8)
     np.testing.assert_array_equal(packed(pixels), pixels)

@@ -18,7 +18,7 @@ MLP_WIDTH = 4 * WIDTH
 VOCABULARY = 30522
 LONGEST = 512
 EPSILON = 1e-12
-LEAST = -3.4028234663852886e38  # the score of a token that is masked: the least float32
+MASKED_SCORE = -3.4028234663852886e38  # of a token that is masked: the least float32
 # Variance of what ends a branch, beside the 1 that each norm gives its sum.
 GAIN = 0.3
 
@@ -68,7 +68,7 @@ def _mask(net: Net) -> str:
     mask = net.node("Cast", "mask.float", mask, to=1)
     inverted = net.node("Sub", "mask.inverted", net.scalar(1.0), mask)
     masked = net.node("Cast", "mask.bool", inverted, to=9)
-    return net.node("Where", "mask", masked, net.scalar(LEAST), inverted)
+    return net.node("Where", "mask", masked, net.scalar(MASKED_SCORE), inverted)
 
 
 def _attention(net: Net, x: str, mask: str, name: str) -> str:

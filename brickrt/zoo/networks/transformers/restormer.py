@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 HEADS = 1, 2, 4, 8  # by level, finest first
 EXPANSION = 2.66
 EPSILON = 1e-5
-LEAST = 1e-12  # what lengths are divided by at least
+LEAST_LENGTH = 1e-12  # that is divided by
 # Variance of what ends a branch. Attention takes means of about as many signals as a head has channels.
 GAIN = 0.1
 MIXED = 24
@@ -112,7 +112,7 @@ def _attention(net: Net, x: Activation, name: str, heads: int) -> Activation:
 def _unit_length(net: Net, x: str, name: str) -> str:
     """Vectors along the last axis, divided by their lengths."""
     length = net.node("ReduceL2", f"{name}.length", x, axes=[-1], keepdims=1)
-    length = net.node("Clip", f"{name}.clip", length, net.scalar(LEAST))
+    length = net.node("Clip", f"{name}.clip", length, net.scalar(LEAST_LENGTH))
     length = net.node("Expand", f"{name}.expand", length, net.node("Shape", f"{name}.shape", x))
     return net.node("Div", name, x, length)
 

@@ -20,7 +20,7 @@ WIDTH = 96
 PATCH = 4
 WINDOW = 7
 TOKENS = WINDOW * WINDOW
-APART = -100.0  # added to the score of two tokens that only the shift has made neighbours
+APART_SCORE = -100.0  # added to that of two tokens that only the shift has made neighbours
 
 
 @network(
@@ -67,13 +67,13 @@ class Windows:
         return self.extents[0] // WINDOW, self.extents[1] // WINDOW
 
     def mask(self) -> np.ndarray:
-        """float32 [1, windows, 1, token, token]: `APART` for tokens of a window that come from apart, else 0."""
+        """float32 [1, windows, 1, token, token]: `APART_SCORE` for tokens of a window that come from apart, else 0."""
         import numpy as np  # here, so that listing networks does not load it
 
         rows, columns = (_regions(n, shift) for n, shift in zip(self.extents, self.shifts))
         (high, wide), region = self.grid, 3 * rows[:, None] + columns
         windows = region.reshape(high, WINDOW, wide, WINDOW).transpose(0, 2, 1, 3).reshape(1, -1, 1, TOKENS)
-        return np.where(windows[..., None] == windows[..., None, :], 0, APART).astype(np.float32)
+        return np.where(windows[..., None] == windows[..., None, :], 0, APART_SCORE).astype(np.float32)
 
 
 def _regions(extent: int, shift: int) -> np.ndarray:
