@@ -12,7 +12,7 @@ import numpy as np
 from brickrt.graph.allowance import hold
 from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
-from brickrt.graph.room import ALWAYS, own_bytes, require_modest, require_room, require_table_room
+from brickrt.graph.room import UNASKED_BYTES, own_bytes, require_modest, require_room, require_table_room
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
@@ -46,13 +46,13 @@ class OnnxNode:
     proto: onnx.NodeProto
 
 
-ADDRESSABLE = 1 << 47
+ADDRESSABLE_BYTES = 1 << 47
 """Bytes that a process can address: no tensor can be larger, not even one that is never stored whole."""
 
-COUNTABLE = 1 << 60
+COUNTABLE_BYTES = 1 << 60
 """Bytes of a tensor whose offsets 64 bits count: what is never whole in memory may have more than can be addressed."""
 
-COPIES = 4
+CONSTANT_COPIES = 4
 """Of a constant that the model makes: as it is made, as kernels read it, and what is computed from it."""
 
 BuilderFunction = Callable[["Builder", OnnxNode], "str | tuple[str, ...]"]
@@ -116,7 +116,7 @@ class Builder:
         used: Iterable[str] = (),
         integers: bool = False,
         recurrences: bool = False,
-        addressable: int = ADDRESSABLE,
+        addressable: int = ADDRESSABLE_BYTES,
     ) -> None:
         """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads. With
         `integers`, products of quantized tensors are computed as such; with `recurrences`, recurrent layers and
@@ -186,7 +186,7 @@ class Builder:
                 raise Unsupported(no_kernels(t.dtype))
         self.check_room(out.shape, out.dtype)
         needed = out.size * max(8, 2 * out.dtype.itemsize)
-        if needed > ALWAYS:  # else what is told is not put in words
+        if needed > UNASKED_BYTES:  # else what is told is not put in words
             require_modest(needed, f"{self.what()} gives {out}, which with copies")
         name = self.fresh(hint or op.name)
         self.types[name] = out
@@ -216,7 +216,7 @@ class Builder:
             raise ValueError(f"the extents {list(shape)} are not all positive or 0")
         require_room(shape, dtype, f"{self.what()} gives a constant which")
         require_modest(
-            COPIES * math.prod(shape) * dtype.itemsize, f"{self.what()} gives a constant which, with copies,"
+            CONSTANT_COPIES * math.prod(shape) * dtype.itemsize, f"{self.what()} gives a constant which, with copies,"
         )
 
     def what(self) -> str:

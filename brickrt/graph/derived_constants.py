@@ -12,7 +12,7 @@ import numpy as np
 
 from brickrt.ops.base import Op, evaluate_whole
 
-LEAST, MOST = 1 << 16, 128 << 20
+LEAST_ARRAY_BYTES, MOST_KEPT_BYTES = 1 << 16, 128 << 20
 """Bytes of an array that is worth keeping, and of all that are kept."""
 MOST_MET = 1 << 12  # ways to make an array that are noted
 
@@ -25,7 +25,7 @@ class DerivedConstants:
     the first that goes. Kept is what is made a second time, since much depends on a size; where all would be too much,
     further ones are not. Any thread may ask."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, most: int = MOST_KEPT_BYTES) -> None:
         self.most = most
         self._kept: dict[Key, np.ndarray] = {}
         self._met: dict[Key, tuple[ref[np.ndarray], ...]] = {}
@@ -37,7 +37,7 @@ class DerivedConstants:
         if kept is not None:
             return kept
         made = make()
-        if made.nbytes >= LEAST and not any(np.may_share_memory(made, source) for source in sources):
+        if made.nbytes >= LEAST_ARRAY_BYTES and not any(np.may_share_memory(made, source) for source in sources):
             self._meet(key, sources, made)
         return made
 

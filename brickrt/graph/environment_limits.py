@@ -7,13 +7,13 @@ import os
 
 from brickrt.graph.errors import BrickError
 
-USUAL = {"BRICKRT_MEMORY_GIB": 0.5, "BRICKRT_RUN_SECONDS": 5.0, "BRICKRT_PREPARE_SECONDS": 10.0}
+DEFAULT_LIMITS = {"BRICKRT_MEMORY_GIB": 0.5, "BRICKRT_RUN_SECONDS": 5.0, "BRICKRT_PREPARE_SECONDS": 10.0}
 
 
 def environment_limit(variable: str) -> float:
     """What a variable allows, in the unit that its name ends in; infinity where it is 0. Raises BrickError for what is
     no number."""
-    text = os.environ.get(variable) or str(USUAL[variable])
+    text = os.environ.get(variable) or str(DEFAULT_LIMITS[variable])
     try:
         amount = float(text)
     except ValueError:

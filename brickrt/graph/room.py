@@ -52,14 +52,14 @@ def require_bytes(needed: float, what: str) -> None:
     allowed = allowance()
     if allowed is not None:
         allowed.require_bytes(needed, what)
-    if needed > ALWAYS and needed > (has := available_bytes()):
+    if needed > UNASKED_BYTES and needed > (has := available_bytes()):
         raise _refusal(what, needed, has)
 
 
 def require_modest(needed: float, what: str) -> None:
     """Raises BrickError for what `what` says in words, where it takes more than the model may, on any machine."""
     allowed = allowance()
-    if allowed is not None and needed > ALWAYS:
+    if allowed is not None and needed > UNASKED_BYTES:
         allowed.require_bytes(needed, what)
 
 
@@ -75,7 +75,7 @@ def own_bytes(array: np.ndarray, others: Iterable[np.ndarray]) -> int:
     return array.nbytes
 
 
-ALWAYS = 1 << 24
+UNASKED_BYTES = 1 << 24
 """Bytes for which nobody is asked: there is always room for so little, and asking reads a file."""
 
 

@@ -19,7 +19,7 @@ FOLDING_SHARE = 0.25
 
 LOOK_NS = 1_000_000
 """Nanoseconds between looks at a clock while a library computes."""
-FEW = 1024
+UNWATCHED_ELEMENTS = 1024
 """Elements: to compute with so few takes less than to watch the clock meanwhile."""
 
 _end: ContextVar[float] = ContextVar("end", default=math.inf)
@@ -88,7 +88,11 @@ def folding(elements: float = math.inf) -> Iterator[None]:
     A profile function sees every call in this thread: from nowhere else can the loops of a library be left. Where a
     profiler runs already there is no limit.
     """
-    end = time.thread_time() + FOLDING_SHARE * (_end.get() - time.thread_time()) if elements > FEW else math.inf
+    end = (
+        time.thread_time() + FOLDING_SHARE * (_end.get() - time.thread_time())
+        if elements > UNWATCHED_ELEMENTS
+        else math.inf
+    )
     if end == math.inf:
         yield
         return

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brickrt.graph.builder import COUNTABLE
+from brickrt.graph.builder import COUNTABLE_BYTES
 from brickrt.graph.errors import BrickError, last_resort
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.check_inputs import check_input_types
@@ -42,11 +42,12 @@ from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
 STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
-COMMAND = 126 * MIB  # that `brickrt run` has before it plans, beside the weights of the model and of what is planned
+# That `brickrt run` has before it plans, beside the weights of the model and of what is planned.
+COMMAND = 126 * MIB
 # What a run imports, at the latest once it is planned, and bytes that a process grows by then.
 IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
-WRITING = 16 * MIB  # that a writer holds of each output, beside the rows of a band
+WRITING = 16 * MIB  # of each output, beside the rows of a band
 NOISE = MIB  # by which two processes that did the same differ
 TRANSFORMED = 0.25, 0.0625, 0.0  # shares, in turn, of what transformed weights take beyond the weights, if that is
 NOT_LITTLE = 16 * MIB  # or more: they are tried where all of it leaves no room for bands within the limit
@@ -260,7 +261,7 @@ def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: Devi
     """The model as one graph of the brick operators that a device has. Raises BrickError where it is none."""
     with preparing():
         special = specialize(
-            first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.recurrences, COUNTABLE
+            first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.recurrences, COUNTABLE_BYTES
         )
     if special.need_values:
         names = ", ".join(map(repr, sorted(special.need_values)))

@@ -19,7 +19,7 @@ from brickrt.ops.types import Shape
 
 Combine = Literal["sum", "prod", "max", "min"]
 
-IMAGE = 2**14  # elements of what is worth several kernels
+IMAGE_ELEMENTS = 2**14  # that are worth several kernels
 
 
 def optional(node: OnnxNode, index: int) -> str:
@@ -70,7 +70,7 @@ def require_float(b: Builder, *names: str) -> None:
 
 def require_image(b: Builder, name: str) -> None:
     """Raises Unsupported for a tensor so small that one call of NumPy takes less time than several kernels."""
-    if b.type(name).size < IMAGE:
+    if b.type(name).size < IMAGE_ELEMENTS:
         raise Unsupported(f"{b.type(name).size} elements are few: NumPy takes one call for them")
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from brickrt.graph.contrib.body import ContributedBody, defines
 
-KEPT = ("activation_alpha", "activation_beta", "activations", "clip", "direction", "hidden_size", "input_forget")
+KEPT_ATTRIBUTES = (
+    "activation_alpha",
+    "activation_beta",
+    "activations",
+    "clip",
+    "direction",
+    "hidden_size",
+    "input_forget",
+)
 FLOAT = 1
 """ONNX's number of float32."""
 
@@ -15,7 +23,7 @@ def dynamic_lstm(b: ContributedBody) -> None:
     stay in float between steps: rounding them to bytes each time, as ONNX Runtime does for speed, would add noise."""
     near = b.add("DequantizeLinear", *b.add_all("DynamicQuantizeLinear", [b.input(0)], 3))
     given = [_weights(b, 1, 8, 9), _weights(b, 2, 10, 11), *b.inputs[3:8]]
-    outputs = b.add_all("LSTM", [near, *given], len(b.wanted), **b.kept(*KEPT))
+    outputs = b.add_all("LSTM", [near, *given], len(b.wanted), **b.kept(*KEPT_ATTRIBUTES))
     for k, name in enumerate(outputs):
         b.give(name, k)
 

@@ -17,7 +17,7 @@ from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host.host_operator import HostOperator
 from brickrt.graph.host.node_arrays import memory_of
-from brickrt.graph.room import ALWAYS, own_bytes, require_bytes
+from brickrt.graph.room import UNASKED_BYTES, own_bytes, require_bytes
 from brickrt.graph.time_budget import TooLong, at_calls
 
 _ask: ContextVar[Callable[[], None] | None] = ContextVar("ask", default=None)
@@ -105,13 +105,13 @@ def _require(operator: HostOperator, proto: onnx.NodeProto, arrays: Sequence[np.
         read = sum(memory_of(x) for x in given)
         wide = max((memory_of(x) // max(1, x.size) for x in given), default=8)
         between = operator.needed_bytes(proto, arrays, elements * wide, read)
-        if between > ALWAYS:
+        if between > UNASKED_BYTES:
             require_bytes(between, f"{what}, with all that it needs while it computes,")
         seconds = operator.seconds(proto, arrays)
         if _ask.get() is None and seconds > FOLDED_SECONDS:
             raise TooLong
         allowed.require_seconds(seconds, what)
-    return max(elements, *(x.size for x in given), *_integers_of(proto), 0) > LIGHT
+    return max(elements, *(x.size for x in given), *_integers_of(proto), 0) > LIGHT_ELEMENTS
 
 
 def _integers_of(node: onnx.NodeProto) -> Iterator[int]:
@@ -121,7 +121,7 @@ def _integers_of(node: onnx.NodeProto) -> Iterator[int]:
         yield from a.ints
 
 
-LIGHT = 1 << 14
+LIGHT_ELEMENTS = 1 << 14
 """Elements for which no loop in Python takes long: it is left at its end."""
 FOLDED_SECONDS = 2.0
 """What a call of NumPy may take before the model runs, where nobody asks."""

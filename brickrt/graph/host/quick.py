@@ -17,9 +17,9 @@ from brickrt.graph.host.operators.order.greatest_elements import greatest_elemen
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
 
-SMALL = 1 << 18
+QUICK_ELEMENTS = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""
-COMPILED = 1 << 21
+QUICK_COMPILED_ELEMENTS = 1 << 21
 """The same of loops that are compiled, here or in NumPy, and take no arrays beside a copy of what they read or give."""
 
 Arrays = Sequence[np.ndarray | None]
@@ -45,7 +45,7 @@ def quick_outputs(node: OnnxNode, arrays: Mapping[str, Any]) -> list[Any] | None
         return None
 
 
-def _small(elements: float, most: int = SMALL) -> None:
+def _small(elements: float, most: int = QUICK_ELEMENTS) -> None:
     if elements > most:
         raise NotQuick
 
@@ -63,12 +63,12 @@ def _sizes(arrays: Arrays) -> int:
 def _gather(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, at = map(_some, given)
     axis = node.attrs.get("axis", 0)
-    _small(at.size * (x.size // max(1, x.shape[axis])), COMPILED)
+    _small(at.size * (x.size // max(1, x.shape[axis])), QUICK_COMPILED_ELEMENTS)
     return np.asarray(x.take(at, axis))
 
 
 def _gather_elements(node: OnnxNode, given: Arrays) -> np.ndarray:
-    _small(_sizes(given), COMPILED)
+    _small(_sizes(given), QUICK_COMPILED_ELEMENTS)
     x, at = map(_some, given)
     return gathered_elements(x, at, node.attrs.get("axis", 0))
 
@@ -77,7 +77,7 @@ def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, at = map(_some, given)
     if node.attrs.get("batch_dims", 0) or not at.ndim or not 0 < at.shape[-1] <= x.ndim:
         raise NotQuick
-    _small(at.size * math.prod(x.shape[at.shape[-1] :]), COMPILED)
+    _small(at.size * math.prod(x.shape[at.shape[-1] :]), QUICK_COMPILED_ELEMENTS)
     if at.shape[-1] == 1:
         return np.asarray(x.take(at[..., 0], 0))
     return np.asarray(x[tuple(at[..., k] for k in range(at.shape[-1]))])
@@ -86,7 +86,7 @@ def _gather_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
 def _chosen(node: OnnxNode, given: Arrays) -> np.ndarray:
     """Compress."""
     x, condition = map(_some, given)
-    _small(2 * x.size, COMPILED)
+    _small(2 * x.size, QUICK_COMPILED_ELEMENTS)
     axis = node.attrs.get("axis")
     if condition.ndim != 1 or not x.ndim:
         raise NotQuick
@@ -96,7 +96,7 @@ def _chosen(node: OnnxNode, given: Arrays) -> np.ndarray:
 def _reversed(node: OnnxNode, given: Arrays) -> np.ndarray:
     """ReverseSequence."""
     x, lengths = map(_some, given)
-    _small(x.size, COMPILED)
+    _small(x.size, QUICK_COMPILED_ELEMENTS)
     axes = node.attrs.get("batch_axis", 1), node.attrs.get("time_axis", 0)
     out = np.empty(x.shape, x.dtype)
     parts, sources = (np.moveaxis(array, axes, (0, 1)) for array in (out, x))
@@ -120,7 +120,7 @@ def _greatest(node: OnnxNode, given: Arrays) -> tuple[np.ndarray, np.ndarray]:
     if len(given) != 2:
         raise NotQuick
     x, count = map(_some, given)
-    _small(4 * x.size, COMPILED)  # a copy, and where elements are
+    _small(4 * x.size, QUICK_COMPILED_ELEMENTS)  # a copy, and where elements are
     axis, k = node.attrs.get("axis", -1), count.item()
     if not x.ndim or not 0 <= k <= x.shape[axis]:
         raise NotQuick
@@ -131,7 +131,7 @@ def _grid_sample(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, grid = map(_some, given)
     if x.ndim != grid.ndim or grid.shape[-1] != x.ndim - 2:
         raise NotQuick
-    _small(x.size + grid.size + math.prod(x.shape[:2]) * math.prod(grid.shape[1:-1]), COMPILED)
+    _small(x.size + grid.size + math.prod(x.shape[:2]) * math.prod(grid.shape[1:-1]), QUICK_COMPILED_ELEMENTS)
     how = node.attrs.get("mode", "linear"), node.attrs.get("padding_mode", "zeros")
     return _some(sampled(x, grid, *how, bool(node.attrs.get("align_corners", 0))))
 
@@ -216,7 +216,7 @@ def _scatter_parts(node: OnnxNode, given: Arrays) -> np.ndarray:
 
 def _scattered(given: Arrays) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The operands of a scatter."""
-    _small(_sizes(given), COMPILED)
+    _small(_sizes(given), QUICK_COMPILED_ELEMENTS)
     x, at, updates = map(_some, given)
     if updates.dtype != x.dtype:
         raise NotQuick
@@ -228,7 +228,7 @@ def _by(function: Callable[..., Any], kinds: str) -> Callable[[OnnxNode, Arrays]
 
     def run(node: OnnxNode, given: Arrays) -> np.ndarray:
         operands = [_some(x) for x in given]
-        if math.prod([x.size for x in operands]) > SMALL:  # else the result has no more, whatever its shape
+        if math.prod([x.size for x in operands]) > QUICK_ELEMENTS:  # else the result has no more, whatever its shape
             _small(math.prod(np.broadcast_shapes(*(x.shape for x in operands))))
         dtype = operands[0].dtype
         for x in operands:

@@ -13,21 +13,21 @@ from brickrt.graph.ir import Node
 from brickrt.ops.base import Op
 from brickrt.ops.types import TensorType
 
-GROWTH = 1 << 24
+FOLDED_GROWTH_BYTES = 1 << 24
 """Bytes by which a folded constant may be larger than what it is computed from."""
 
 FOLDED_FLOPS = 1 << 33
 """Operations that may be spent on a constant: a second or two in NumPy, which nothing interrupts."""
 
 
-WIDE = 24
+ELEMENT_BYTES = 24
 """Bytes that an element takes while a definition computes: up to three numbers of float64."""
 
 
 def definition_bytes(op: Op, ins: Sequence[TensorType], out: TensorType) -> int:
     """Memory that the definition of an operator takes: a window's elements, for each output, in columns."""
     columns = op.flops(ins, out) // out.shape[1] * 4 if op.name == "Conv" and out.size else 0
-    return columns + WIDE * (out.size + sum(t.size for t in ins))
+    return columns + ELEMENT_BYTES * (out.size + sum(t.size for t in ins))
 
 
 def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
@@ -41,7 +41,7 @@ def static_value(node: OnnxNode, type: TensorType) -> np.ndarray | None:
 
 def small_enough(results: Iterable[TensorType], operands: Iterable[np.ndarray]) -> bool:
     """Whether constants of these types may take the place of the operands they are computed from."""
-    return sum(t.nbytes for t in results) <= sum(a.nbytes for a in operands) + GROWTH
+    return sum(t.nbytes for t in results) <= sum(a.nbytes for a in operands) + FOLDED_GROWTH_BYTES
 
 
 def quick_enough(nodes: Sequence[Node], types: Mapping[str, TensorType]) -> bool:
@@ -49,7 +49,7 @@ def quick_enough(nodes: Sequence[Node], types: Mapping[str, TensorType]) -> bool
     computes; kernels are faster, and need less."""
     made = sum(definition_bytes(n.op, [types[i] for i in n.inputs], types[n.output]) for n in nodes)
     allowed = allowance()
-    if allowed is not None and made > GROWTH and not allowed.has_room(made):
+    if allowed is not None and made > FOLDED_GROWTH_BYTES and not allowed.has_room(made):
         return False
     return sum(n.op.flops([types[i] for i in n.inputs], types[n.output]) for n in nodes) <= FOLDED_FLOPS
 

@@ -16,7 +16,7 @@ import onnx
 from google.protobuf.message import Message
 from onnx import TensorProto, helper
 
-from brickrt.graph.builder import ADDRESSABLE
+from brickrt.graph.builder import ADDRESSABLE_BYTES
 from brickrt.graph.errors import ModelError
 from brickrt.graph.onnx_import.check_attributes import MOST_DIMENSIONS, check_attributes
 from brickrt.graph.onnx_import.protobuf import bodies, standard_domain
@@ -144,7 +144,7 @@ def _check_dimensions(dims: Iterable[int], what: str) -> None:
         raise ModelError(f"{what} has {len(extents)} dimensions, more than {MOST_DIMENSIONS}")
     if any(d < 0 for d in extents):
         raise ModelError(f"{what} has the extents {extents}, one of them negative")
-    if math.prod(d for d in extents if d) > ADDRESSABLE:
+    if math.prod(d for d in extents if d) > ADDRESSABLE_BYTES:
         raise ModelError(f"{what} has the extents {extents}, more than any memory holds")
 
 

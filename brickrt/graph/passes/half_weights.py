@@ -23,8 +23,8 @@ from brickrt.ops.types import TensorType
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 WINOGRAD_BYTES = 20  # that a weight of 3×3 takes: four sums and itself
-SHARE = 0.14  # of the bytes of all constants, which wide weights may take in addition
-FEW = 256  # weights that are looked at first: others than a float16 model's hardly ever pass
+WIDE_WEIGHTS_SHARE = 0.14  # of the bytes of all constants, which wide weights may take in addition
+FIRST_COMPARED_WEIGHTS = 256  # others than a float16 model's hardly ever pass
 PIECE = 1 << 20  # weights that are compared at a time
 
 
@@ -66,7 +66,7 @@ def _takes_narrow(graph: Graph, node: Node, name: str) -> bool:
 def _fits(array: np.ndarray) -> bool:
     """Whether float16 holds all elements exactly."""
     flat = array.reshape(-1)
-    starts = [0, *range(FEW, flat.size, PIECE)]
+    starts = [0, *range(FIRST_COMPARED_WEIGHTS, flat.size, PIECE)]
     pieces = (flat[start:end] for start, end in zip(starts, [*starts[1:], flat.size], strict=True))
     with np.errstate(over="ignore"):
         return all(np.array_equal(piece.astype(F16).astype(F32), piece) for piece in pieces)
@@ -74,7 +74,7 @@ def _fits(array: np.ndarray) -> bool:
 
 def _left_wide(graph: Graph, narrow: dict[str, np.ndarray], readers: dict[str, list[Node]]) -> list[str]:
     """The weights, among these, that stay float32 for Winograd's algorithm."""
-    allowed = SHARE * sum(narrow.get(name, array).nbytes for name, array in graph.constants.items())
+    allowed = WIDE_WEIGHTS_SHARE * sum(narrow.get(name, array).nbytes for name, array in graph.constants.items())
     pixels = {name: _window_pixels(graph, readers[name]) for name in narrow}
     left = []
     for name in sorted((name for name in narrow if pixels[name]), key=lambda name: -pixels[name]):

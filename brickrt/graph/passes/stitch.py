@@ -31,13 +31,13 @@ ROW_BYTES = 1 << 18
 """A longer row does not stay in the cache of a core: each of its sweeps is better shared by all cores."""
 ROWS = 2
 """The axis along which images are computed band by band."""
-LARGE = 1 << 28
+LARGE_IMAGE_BYTES = 1 << 28
 """Bytes of an image that may have to be: its columns, which cross all bands, are summed apart."""
 LANES = 16
 """Rows that are swept together where they lie across the lanes of vectors."""
-CHEAP = 4
+CHEAP_OPERATIONS = 4
 """Operations that every sweep may repeat."""
-ONCE = named(lambda function: function.once)
+COMPUTED_ONCE = named(lambda function: function.once)
 
 
 def stitch(graph: Graph) -> Graph:
@@ -107,7 +107,7 @@ def _may_be_kept(rewriter: Rewriter, node: Node, last: Node) -> bool:
 
 def _is_cheap(node: Node) -> bool:
     functions = [e.fn for e in walk(map_expression(node)) if isinstance(e, Apply)]
-    return len(functions) <= CHEAP and not ONCE.intersection(functions)
+    return len(functions) <= CHEAP_OPERATIONS and not COMPUTED_ONCE.intersection(functions)
 
 
 @dataclass
@@ -135,7 +135,7 @@ class _StitchedChain:
 
     def _has_large_columns(self) -> bool:
         kind = self.rewriter.types[self.members[-1].output]
-        return ROWS in self.axes and kind.rank - 1 not in self.axes and kind.nbytes > LARGE
+        return ROWS in self.axes and kind.rank - 1 not in self.axes and kind.nbytes > LARGE_IMAGE_BYTES
 
     def _inputs(self) -> list[str] | None:
         """What members read from outside, a tensor of the full shape first; None where none of them has it."""

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.graph.host.quick import SMALL, quick_outputs
+from brickrt.graph.host.quick import QUICK_ELEMENTS, quick_outputs
 from brickrt.graph.interpret import run_nodes
 from brickrt.graph.ir import Node
 from brickrt.graph.time_budget import TooLong, folding
@@ -17,7 +17,7 @@ from brickrt.ops.types import TensorType
 
 def quick_constant(node: OnnxNode, arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray] | None:
     """The outputs by name of an ONNX node with constant inputs, where NumPy gives them at once; else None."""
-    quick = quick_outputs(node, arrays) if sum(array.size for array in arrays.values()) <= SMALL else None
+    quick = quick_outputs(node, arrays) if sum(array.size for array in arrays.values()) <= QUICK_ELEMENTS else None
     return None if quick is None else {name: value for name, value in zip(node.outputs, quick, strict=False) if name}
 
 

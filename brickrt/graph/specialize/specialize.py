@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 import brickrt.graph.builders  # noqa: F401  (registers the builders)
-from brickrt.graph.builder import ADDRESSABLE, KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
+from brickrt.graph.builder import ADDRESSABLE_BYTES, KERNEL_TYPES, Builder, Mark, OnnxNode, builder_for, no_kernels
 from brickrt.graph.builders.integers.block_weights import stored_matrix
 from brickrt.graph.contrib.body import CONTRIB
 from brickrt.graph.errors import BrickError, NeedValue, Unsupported, last_resort
@@ -41,7 +41,7 @@ def specialize(
     values: Mapping[str, np.ndarray],
     integers: bool = False,
     recurrences: bool = False,
-    addressable: int = ADDRESSABLE,
+    addressable: int = ADDRESSABLE_BYTES,
 ) -> Specialized:
     """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 

@@ -16,7 +16,7 @@ from brickrt.graph.host.run_host_node import reads
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.source import SourceGraph
 
-LITTLE = 1 << 18
+FEW_OPERATIONS = 1 << 18
 """Operations that take less time than it does to run a program at all."""
 
 
@@ -99,4 +99,4 @@ def after_host_nodes(nodes: Sequence[OnnxNode], host: Sequence[OnnxNode]) -> fro
 def is_little(graph: Graph) -> bool:
     """Whether a graph computes something, but so little that it should be part of another program."""
     work = sum(node.op.flops(graph.ins(node), graph.out(node)) for node in graph.nodes)
-    return bool(graph.nodes) and work <= LITTLE
+    return bool(graph.nodes) and work <= FEW_OPERATIONS

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from brickrt.graph.builder import Builder, OnnxNode
 from brickrt.graph.host.run_host_node import deterministic, reads
 
-FEW = 8
+MOST_DECIDING_ELEMENTS = 8
 """Elements of an input that decides values: flags, rates, counts and shapes have no more."""
 MOST_TENSORS = 256
 """Tensors between an input and a value that follows from it."""
@@ -52,4 +52,9 @@ class ValueSources:
 
     def _decides(self, name: str) -> bool:
         kind = self._b.types.get(name)
-        return name in self._allowed and kind is not None and kind.size <= FEW and kind.dtype.kind in "iub"
+        return (
+            name in self._allowed
+            and kind is not None
+            and kind.size <= MOST_DECIDING_ELEMENTS
+            and kind.dtype.kind in "iub"
+        )

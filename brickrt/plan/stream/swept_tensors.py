@@ -15,14 +15,14 @@ from dataclasses import dataclass, field
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.ir import Graph, Node
-from brickrt.graph.passes.stitch import LARGE
+from brickrt.graph.passes.stitch import LARGE_IMAGE_BYTES
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.units.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
-COLLECTED_BYTES = LARGE  # a tensor that is needed whole may have so many, but for factors of products,
+COLLECTED_BYTES = LARGE_IMAGE_BYTES  # a tensor that is needed whole may have so many, but for factors of products,
 COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image,
 LARGEST_SHARE = 1 / 4  # or this one of the largest tensor's, which no run in bands ever holds
 

@@ -62,7 +62,8 @@ def cases() -> dict[str, list[TestCase]]:
 
 @pytest.mark.parametrize("op_type", BUILT)
 def test_cases_of_operator(op_type: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(common, "IMAGE", 0)  # what is built for images only is built for the small tensors of cases
+    # What is built for images only is built for the small tensors of cases.
+    monkeypatch.setattr(common, "IMAGE_ELEMENTS", 0)
     assert bool(cases()[op_type]) == (op_type not in WITHOUT_CASES)
     verify(cases()[op_type], ["indices"] if op_type in AT_CONSTANT_POSITIONS else [])
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.host import quick, run_host_node
-from brickrt.graph.host.quick import SMALL, quick_outputs
+from brickrt.graph.host.quick import QUICK_ELEMENTS, quick_outputs
 from brickrt.graph.host.run_host_node import run_node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from tests.support.graphs.onnx_models import node
@@ -144,7 +144,7 @@ def test_what_is_wrong_is_said_as_before(name):
     ("proto", "arrays"),
     [
         (node("Add", "a b", "y"), [X, X]),
-        (node("Concat", "a b", "y", axis=0), [np.zeros(SMALL), np.zeros(1)]),
+        (node("Concat", "a b", "y", axis=0), [np.zeros(QUICK_ELEMENTS), np.zeros(1)]),
         (node("Range", "a b c", "y"), [s(0), s(1 << 60), s(1)]),
         (node("Gather", "a b", "y"), [np.array(["x"], object), i(0)]),
         (node("CumSum", "a b", "y"), [X, s(0)]),

@@ -9,7 +9,7 @@ import numpy as np
 from brickrt.graph.builder import Builder
 from brickrt.graph.ir import Graph
 from brickrt.graph.passes.fuse import fuse, fuse_half_epilogues
-from brickrt.graph.passes.half_weights import SHARE, WINOGRAD_BYTES, narrow_weights
+from brickrt.graph.passes.half_weights import WIDE_WEIGHTS_SHARE, WINOGRAD_BYTES, narrow_weights
 from brickrt.ops.expr import apply, arg, cast
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
@@ -77,7 +77,7 @@ def test_windows_with_many_pixels_stay_wide_as_far_as_memory_goes():
     after = narrow_weights(before)
     assert weights(after) == ["float32", "float16", "float16"]
     narrow = sum(a.size for a in before.constants.values()) * F16.itemsize
-    assert 4 * 3 * 9 * (WINOGRAD_BYTES - F16.itemsize) <= SHARE * narrow < 64 * 4 * 9 * WINOGRAD_BYTES
+    assert 4 * 3 * 9 * (WINOGRAD_BYTES - F16.itemsize) <= WIDE_WEIGHTS_SHARE * narrow < 64 * 4 * 9 * WINOGRAD_BYTES
 
 
 def test_steps_of_float16_are_computed_where_a_product_is_stored():

@@ -109,7 +109,7 @@ def test_rows_that_no_cache_holds_stay_apart():
 
 def test_columns_of_large_images_stay_apart(monkeypatch: pytest.MonkeyPatch):
     """They cross all bands of a run in little memory. Channels do not, and other images are computed whole."""
-    monkeypatch.setattr(stitching, "LARGE", 2 * 5 * 4 * 3 * 4)
+    monkeypatch.setattr(stitching, "LARGE_IMAGE_BYTES", 2 * 5 * 4 * 3 * 4)
     kinds = [ops(stitched(make(lambda b, a=axes: norm(b, "x", a), x=shape))) for axes, shape in COLUMNS]
     assert ["Rowwise" in kind for kind in kinds] == [False, True, True, True]
 

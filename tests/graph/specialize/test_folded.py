@@ -7,14 +7,14 @@ import sys
 import numpy as np
 import pytest
 
-from brickrt.graph.host.quick import SMALL
+from brickrt.graph.host.quick import QUICK_ELEMENTS
 from brickrt.graph.ir import Node
 from brickrt.graph.onnx_import.protobuf import onnx_node
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.specialize import folded as module
 from brickrt.graph.specialize.folded import folded, quick_constant
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.graph.time_budget import FEW, preparing
+from brickrt.graph.time_budget import UNWATCHED_ELEMENTS, preparing
 from brickrt.ops.operators.move import View
 from brickrt.ops.types import TensorType
 from brickrt.runtime.session.runtime import Runtime
@@ -55,7 +55,9 @@ def test_quick_constants_are_what_definitions_give(monkeypatch):
     assert shaped() == quick
 
 
-@pytest.mark.parametrize(("elements", "at_once"), [(FEW, True), (SMALL // 2, True), (SMALL + 1, False)])
+@pytest.mark.parametrize(
+    ("elements", "at_once"), [(UNWATCHED_ELEMENTS, True), (QUICK_ELEMENTS // 2, True), (QUICK_ELEMENTS + 1, False)]
+)
 def test_few_elements_are_quick(elements, at_once):
     found = quick_constant(onnx_node(node("Add", "a a", "y"), {"": 17}, "n"), {"a": np.arange(elements)})
     assert (found is not None) == at_once
@@ -71,7 +73,7 @@ def test_all_outputs_of_a_quick_node_are_known(shown):
     np.testing.assert_array_equal(found["places"], [1, 2])
 
 
-@pytest.mark.parametrize(("elements", "watches"), [(8, False), (FEW, True)])
+@pytest.mark.parametrize(("elements", "watches"), [(8, False), (UNWATCHED_ELEMENTS, True)])
 def test_the_clock_is_watched_where_much_is_computed(elements, watches, monkeypatch):
     watched = []
     monkeypatch.setattr(sys, "setprofile", watched.append)

@@ -11,7 +11,7 @@ from brickrt.graph import builder
 from brickrt.graph.errors import BrickError, Unsupported
 from brickrt.graph.onnx_import.source import SourceGraph, load
 from brickrt.graph.specialize.specialize import specialize
-from brickrt.graph.specialize.stages import LITTLE, Specialized, first_stage
+from brickrt.graph.specialize.stages import FEW_OPERATIONS, Specialized, first_stage
 from brickrt.ops.types import TensorType
 from tests.support.graphs.by_definition import run_model
 from tests.support.graphs.onnx_models import by_onnxruntime, graph, model, node, tensor, unknown
@@ -170,7 +170,7 @@ def test_host_node_splits_the_model():
     same_as_onnxruntime(proto, x=X)
 
 
-@pytest.mark.parametrize(("rows", "outputs"), [(LITTLE, ("y",)), (2, ())])
+@pytest.mark.parametrize(("rows", "outputs"), [(FEW_OPERATIONS, ("y",)), (2, ())])
 def test_what_does_not_wait_runs_in_the_first_stage_unless_it_is_too_little(rows, outputs):
     """
     x ─┬─ unique ─ neg ─ (u)

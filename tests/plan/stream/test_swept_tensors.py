@@ -84,7 +84,7 @@ def test_a_tensor_much_smaller_than_the_largest_may_be_needed_whole(
     edge: int, refused: bool, monkeypatch: pytest.MonkeyPatch
 ):
     """As in networks that attend between channels where images have an eighth of their edges."""
-    monkeypatch.setattr(stitch, "LARGE", 2**40)  # or columns would be reduced band by band
+    monkeypatch.setattr(stitch, "LARGE_IMAGE_BYTES", 2**40)  # or columns would be reduced band by band
     nodes = [
         node("MaxPool", "x", "p", kernel_shape=[edge] * 2, strides=[edge] * 2),
         node("Conv", "p w", "c"),

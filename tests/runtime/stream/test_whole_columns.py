@@ -78,7 +78,7 @@ def test_columns_of_large_images_are_reduced_before_they_are_read_again(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a core sweeps in its cache otherwise, and had to be there whole."""
-    monkeypatch.setattr(stitch, "LARGE", 2**20)
+    monkeypatch.setattr(stitch, "LARGE_IMAGE_BYTES", 2**20)
     network = after_a_convolution(LARGE_COLUMNS[name], 600, 300, two=[2])
     planner, inputs = planner_of(plan_of(network)), random_inputs(network)
     assert sum(planner.whole_bytes.values()) < 6 * 600 * 300 * 4 / 2

@@ -18,8 +18,8 @@ from brickrt.graph.errors import Unsupported
 from brickrt.ops.operators.move import Concat
 from brickrt.ops.operators.reduce import RunningSum
 
-FEW = 32  # positions that are added one after the other
-MANY = 2**14  # positions of which tables are made; more are added on the host
+MOST_SERIAL_POSITIONS = 32  # that are added one after the other
+MOST_TABLE_POSITIONS = 2**14  # of which tables are made; more are added on the host
 VECTOR = 16  # elements side by side that are worth adding as vectors
 
 
@@ -30,14 +30,14 @@ def cumulative_sum(b: Builder, node: OnnxNode) -> str:
     axis = normal_axis(int(b.scalar(node.inputs[1])), kind.rank)
     extent = kind.shape[axis]
     require_image(b, x)
-    if extent > MANY:
+    if extent > MOST_TABLE_POSITIONS:
         raise Unsupported(f"sums of {extent} elements: NumPy adds them one by one")
     step = -1 if node.attrs.get("reverse", 0) else 1
     found = convert(b, x, wide_type(kind.dtype))
     if node.attrs.get("exclusive", 0):
         found = _moved(b, found, axis, step)
     inner = math.prod(kind.shape[axis + 1 :])
-    if extent <= FEW:
+    if extent <= MOST_SERIAL_POSITIONS:
         found = _one_by_one(b, found, axis, step)
     elif b.recurrences and inner >= VECTOR:
         rows = found if kind.shape[-1] >= VECTOR else view(b, found, (*kind.shape[: axis + 1], inner))

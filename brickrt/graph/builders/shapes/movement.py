@@ -13,7 +13,7 @@ from brickrt.graph.builders.common import integers, normal_axis, positive, take,
 from brickrt.ops.definitions.slices import slice_start
 from brickrt.ops.operators.move import Concat
 
-LONG = 2**16  # positions along an axis
+LONG_AXIS_POSITIONS = 2**16
 JOINED = 32
 """Most tensors that one operator joins: kernels have room for little more operands."""
 
@@ -114,13 +114,13 @@ def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
 
 def _outer(times: int) -> int:
     """How often is repeated again what is repeated first, where both make so many times; 1 where that is little."""
-    return next((d for d in range(math.isqrt(times), 1, -1) if times % d == 0), 1) if times > LONG else 1
+    return next((d for d in range(math.isqrt(times), 1, -1) if times % d == 0), 1) if times > LONG_AXIS_POSITIONS else 1
 
 
 def _repeated(b: Builder, x: str, times: dict[int, int]) -> str:
     """The tensor repeated along axes of 1. What is repeated very often is so in two steps: tables have an entry for
     each position."""
-    for axis in (axis for axis, n in times.items() if n > LONG):
+    for axis in (axis for axis, n in times.items() if n > LONG_AXIS_POSITIONS):
         n, shape = times[axis], b.type(x).shape
         outer = _outer(n)
         if outer > 1:

@@ -8,7 +8,7 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.errors import Unsupported
 
 Ints = tuple[int, ...]
-MOST = 1 << 31
+LARGEST_SETTING = 1 << 31
 """Positions are 64 bits wide: a product of two such settings stays below."""
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -50,7 +50,7 @@ def steps(node: OnnxNode, rank: int) -> tuple[Ints, Ints]:
 def require_moderate(**settings: Ints) -> None:
     """Raises ValueError for a setting with an entry so large that positions in the input would overflow."""
     for name, values in settings.items():
-        if max(values, default=0) > MOST:
+        if max(values, default=0) > LARGEST_SETTING:
             raise ValueError(f"{name} {list(values)} is larger than any tensor can be")
 
 

@@ -14,7 +14,7 @@ from brickrt.graph.host.operators.of_reference.products import matmul_elements, 
 
 EXACT: tuple[tuple[int, type[np.floating]], ...] = ((1 << 24, np.float32), (1 << 53, np.float64))
 """Up to where each type of floats has all integers."""
-WORTH = 8
+LEAST_PRODUCTS_PER_ELEMENT = 8
 """Products for each element read, from which on elements are turned into floats."""
 
 
@@ -41,7 +41,7 @@ def exact_product(a: np.ndarray, b: np.ndarray) -> np.ndarray | None:
     if a.dtype != b.dtype or a.dtype.kind not in "iu" or min(a.ndim, b.ndim) < 1 or not a.size or not b.size:
         return None
     columns = b.shape[-1] if b.ndim > 1 else 1
-    if min(a.size * columns, b.size * (a.size // a.shape[-1])) < WORTH * (a.size + b.size):
+    if min(a.size * columns, b.size * (a.size // a.shape[-1])) < LEAST_PRODUCTS_PER_ELEMENT * (a.size + b.size):
         return None
     largest = a.shape[-1] * math.prod(max(int(x.max()), -int(x.min())) for x in (a, b))
     dtype = next((dtype for limit, dtype in EXACT if largest <= limit), None)

@@ -13,7 +13,7 @@ import numpy as np
 
 from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
 from brickrt.graph.host.node_arrays import Arrays, input_at, shape_of
-from brickrt.graph.host.operators.order.element_order import MANY, ordered_places
+from brickrt.graph.host.operators.order.element_order import WORD_SORT_ELEMENTS, ordered_places
 from brickrt.graph.host.operators.suppressed_boxes import suppressed
 
 LOOKED_AT = 8  # boxes for each that may be kept, which are tried before all are
@@ -47,7 +47,7 @@ def _kept(
     """The boxes of one class that are kept, the best one first, for a node of so many classes `alike`."""
     fit = np.arange(score.size) if floor is None else np.flatnonzero(score > floor)
     least_first = -score[fit]  # what is no number is greatest in order, and last so
-    few = max(MANY, LOOKED_AT * limit)
+    few = max(WORD_SORT_ELEMENTS, LOOKED_AT * limit)
     if few < fit.size:
         best = np.flatnonzero(least_first <= np.partition(least_first, few)[few])
         order = fit[best[ordered_places(least_first[best], largest=False)]]

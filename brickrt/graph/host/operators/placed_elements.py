@@ -11,14 +11,14 @@ from brickrt.graph.host.operators.flat_places import AT_ONCE, places_along, plac
 from brickrt.ops.cpu.fixed_function import item_loop
 from brickrt.ops.definitions.slices import slice_start
 
-FEW = 1 << 16
+UNCOMPILED_ELEMENTS = 1 << 16
 """Elements that NumPy puts in less time than a process takes to compile the loop."""
 BLOCK = 1 << 12  # as the compiled loop has it
-SHORT = 1 << 12
+MULTI_INDEX_ELEMENTS = 1 << 12
 """Elements that NumPy reads at indices of several parts before there is one number for each."""
-LONG = 1 << 8
+WHOLE_ROW_ELEMENTS = 1 << 8
 """Elements of rows that are combined whole."""
-CROWDED = 8
+CROWDED_UPDATES = 8
 """Updates for each place, from which on they are combined one by one."""
 
 _COMBINE: dict[str, np.ufunc] = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
@@ -56,7 +56,7 @@ def _combined(x: np.ndarray, where: tuple[np.ndarray, ...], updates: np.ndarray,
     step = max(1, AT_ONCE // width)
     for first in range(0, len(places), step):
         at, part = places[first : first + step], given[first : first + step]
-        if width >= LONG:
+        if width >= WHOLE_ROW_ELEMENTS:
             _combine_rows(rows, at, part, combine)
         else:
             flat = at[:, None] * width + np.arange(width)
@@ -70,7 +70,7 @@ def _combine_rows(rows: np.ndarray, places: np.ndarray, updates: np.ndarray, com
     left = np.arange(len(places))
     while left.size:
         _, first = np.unique(places[left], return_index=True)
-        if len(first) * CROWDED < len(left):
+        if len(first) * CROWDED_UPDATES < len(left):
             break
         taken = left[first]
         at = places[taken]
@@ -82,7 +82,7 @@ def _combine_rows(rows: np.ndarray, places: np.ndarray, updates: np.ndarray, com
 
 def gathered_elements(x: np.ndarray, indices: np.ndarray, axis: int) -> np.ndarray:
     """The elements of x at the positions that `indices` has along an axis; they are of its shape."""
-    if indices.size <= SHORT or not _fit(x, indices, axis):
+    if indices.size <= MULTI_INDEX_ELEMENTS or not _fit(x, indices, axis):
         return x[elements_along(x, indices, axis)]
     at, flat = axis % x.ndim, np.ascontiguousarray(x).reshape(-1)
     out = np.empty(indices.shape, x.dtype)
@@ -106,7 +106,7 @@ def scattered_elements(
     at = axis % max(1, x.ndim)
     plain = reduction not in _COMBINE and updates.dtype == x.dtype and updates.shape == indices.shape
     whole = x.ndim == indices.ndim and all(n == e for k, (n, e) in enumerate(zip(indices.shape, x.shape)) if k != at)
-    if plain and whole and indices.size > FEW and x.dtype.kind in "iufb" and x.itemsize <= 8:
+    if plain and whole and indices.size > UNCOMPILED_ELEMENTS and x.dtype.kind in "iufb" and x.itemsize <= 8:
         function = item_loop("moves.scatter_items", "emit_scatter", x.itemsize)
         if function is not None:
             return _scattered_by(function, x, indices, updates, at)

@@ -20,7 +20,7 @@ from brickrt.ops.cpu.fixed_function import item_loop
 HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
 MOST_SAMPLES = 1 << 16
 """Samples of a bin along an axis: those of regions of millions of pixels lie farther apart."""
-ROUNDED = 1e5
+ROUNDED_PIXELS = 1e5
 """Pixels up to where a sample lies inside of its region, give or take a pixel, however a float32 is rounded."""
 SENTINELS, AT_ONCE = 2, 4  # as the compiled function has them
 REGION_BYTES = 256  # of where one lies, its samples, and what these are computed from
@@ -91,7 +91,7 @@ class Regions:
         """The pixels along an axis that samples may lie between, of `extent`."""
         with np.errstate(all="ignore"):
             ends = np.stack([self.starts[:, axis], self.starts[:, axis] + self.sizes[:, axis] * self.bins[axis]])
-        if not (np.abs(ends) < ROUNDED).all():
+        if not (np.abs(ends) < ROUNDED_PIXELS).all():
             return 0, extent
         first = min(max(math.floor(ends.min(initial=extent)) - 2, 0), extent - 1)
         return first, max(first + 1, min(math.ceil(ends.max(initial=0)) + 2, extent))

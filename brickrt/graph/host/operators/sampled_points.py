@@ -11,10 +11,11 @@ from brickrt.graph.host.helpers import run_items
 from brickrt.graph.host.operators.channels_last import channels_last
 from brickrt.ops.cpu.fixed_function import item_loop
 
-FEW = 1 << 8
+UNCOMPILED_ELEMENTS = 1 << 8
 """Elements that NumPy reads before a process has compiled anything."""
 EXACT = 1 << 24  # numbers of pixels up to this are exact in float32
-BLOCK, MANY = 256, 8  # points of an item, as the compiled function has it; channels that are worth turning the image
+BLOCK = 256  # points of an item, as the compiled function has it
+MANY_CHANNELS = 8  # that are worth turning the image
 MODES = {"bilinear": "linear", "bicubic": "cubic"}  # names before opset 20
 
 
@@ -48,7 +49,7 @@ def readable(x: np.ndarray, points: int, mode: str, padding: str, align: bool | 
     extents = x.shape[2:]
     if x.dtype != np.float32 or len(extents) not in (2, 3) or not math.prod(extents) or max(extents) > EXACT:
         return None
-    last = len(extents) == 2 and x.shape[1] >= MANY and points * 8 > math.prod(extents)
+    last = len(extents) == 2 and x.shape[1] >= MANY_CHANNELS and points * 8 > math.prod(extents)
     function = item_loop("sampling.points", "emit_points", len(extents), MODES.get(mode, mode), padding, align, last)
     if function is None:
         return None
@@ -65,7 +66,7 @@ def sampled(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, align: boo
     points = math.prod(grid.shape[1:-1])
     if grid.dtype != np.float32 or grid.shape[-1] != x.ndim - 2 or len(x) != len(grid):
         return None
-    if math.prod(x.shape[:2]) * points <= FEW:
+    if math.prod(x.shape[:2]) * points <= UNCOMPILED_ELEMENTS:
         return None
     images = readable(x, points, mode, padding, align)
     if images is None:

@@ -17,7 +17,7 @@ Taps = tuple[np.ndarray, np.ndarray]
 
 LINEAR, CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")  # their names since opset 20, and before
 SHARPNESS = -0.75  # of cubic interpolation
-FAR = 1 << 22
+FARTHEST_PIXEL = 1 << 22
 """Pixels beyond which a float32 does not tell places between pixels."""
 AT_ONCE = 1 << 18  # elements that stay in a cache
 
@@ -59,7 +59,7 @@ def point_taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: flo
     at = np.where(np.isnan(at), at.dtype.type(0), at)
     at = np.rint(at) if mode == "nearest" else at
     if padding == "reflection":
-        at = np.clip(at, -FAR, FAR)
+        at = np.clip(at, -FARTHEST_PIXEL, FARTHEST_PIXEL)
     if mode in CUBIC:
         pass  # only pixels are brought back into the image, as PyTorch and ONNX Runtime do it
     elif padding == "border":

@@ -15,7 +15,7 @@ import numpy as np
 from brickrt.ops.cpu.fixed_function import fixed_function
 
 LANES = 8
-FEW = 1 << 17
+UNCOMPILED_PAIRS = 1 << 17
 """Pairs of boxes that NumPy compares, in less time than a process takes to compile the comparison."""
 PAIRS_IN_ONE = 1 << 19
 """Pairs that are compared, eight at a time, in less time than boxes are put into strips."""
@@ -132,7 +132,7 @@ def suppressed(boxes: np.ndarray, limit: int, threshold: float, alike: int = 1) 
     many calls `alike` there are, what is kept does not."""
     areas = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     most = min(limit, len(boxes))
-    compiled = _compiled() if alike * len(boxes) * most > FEW and boxes.dtype == np.float32 else None
+    compiled = _compiled() if alike * len(boxes) * most > UNCOMPILED_PAIRS and boxes.dtype == np.float32 else None
     if compiled is None:
         return suppressed_in_numpy(boxes, areas, limit, threshold)
     candidates = np.empty((len(boxes), 5), np.float32)

@@ -31,7 +31,7 @@ from brickrt.ops.operators.move import Concat, Take
 F32 = np.dtype(np.float32)
 ROUNDING = 2.0**-24
 """How far a sum of weights may be from one."""
-LARGE = 2.0**40
+CONSTANT_BOUND = 2.0**40
 WEIGHED, COPIED, ADDED = 16.0, 6.0, 4.0
 """What an element takes to be interpolated, copied, or added in an epilogue, as multiply-adds of a convolution."""
 
@@ -184,7 +184,7 @@ def _operands(node: Node) -> tuple[Sequence[str], Sequence[str]]:
 
 def _modest(array: np.ndarray) -> bool:
     """Whether sums of products with such constants stay far from the end of float32's range."""
-    return bool(np.abs(array).max(initial=0) < LARGE)
+    return bool(np.abs(array).max(initial=0) < CONSTANT_BOUND)
 
 
 def _total(count: int) -> Expr:

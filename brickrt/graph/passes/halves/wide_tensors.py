@@ -26,7 +26,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.ops.types import TensorType
 
-SMALL = 1 << 14  # elements of a constant that is widened wherever it is read
+SMALL_CONSTANT_ELEMENTS = 1 << 14  # it is widened wherever it is read
 
 
 def wide_tensors(graph: Graph) -> Graph:
@@ -74,7 +74,7 @@ class _Wide:
 
     def is_small_constant(self, name: str) -> bool:
         """Whether a tensor is a constant such as a bias, which then folds as one of float32."""
-        return name in self.constants and self.constants[name].size <= SMALL
+        return name in self.constants and self.constants[name].size <= SMALL_CONSTANT_ELEMENTS
 
     def emit(self, node: Node, op: Op, names: list[str], target: np.dtype) -> None:
         """Adds a node; a Map that does nothing any more becomes its operand."""

@@ -71,7 +71,7 @@ def test_compiled_scatters_put_what_numpy_puts(seed: int, axis: int, shape: list
     updates = rng.integers(0, 99, where).astype(dtype)
     wanted = scattered(x, elements_along(x, indices, axis), updates, None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(placed_elements, "FEW", 0)
+        patch.setattr(placed_elements, "UNCOMPILED_ELEMENTS", 0)
         patch.setattr(placed_elements, "scattered", lambda *_: pytest.fail("in NumPy"))
         np.testing.assert_array_equal(scattered_elements(x, indices, updates, axis), wanted)
         with helped(Helpers(3, by_threads)):
@@ -84,10 +84,10 @@ SHAPES = st.lists(st.integers(1, 7), min_size=1, max_size=4)
 
 def blocks_of(patch: pytest.MonkeyPatch, elements: int) -> None:
     """No array is too small for numbers of elements, nor for several blocks of them."""
-    patch.setattr(placed_elements, "SHORT", 0)
+    patch.setattr(placed_elements, "MULTI_INDEX_ELEMENTS", 0)
     patch.setattr(placed_elements, "AT_ONCE", elements)
-    patch.setattr(placed_elements, "LONG", max(2, elements // 20))
-    patch.setattr(placed_elements, "CROWDED", 2)
+    patch.setattr(placed_elements, "WHOLE_ROW_ELEMENTS", max(2, elements // 20))
+    patch.setattr(placed_elements, "CROWDED_UPDATES", 2)
     patch.setattr(flat_places, "AT_ONCE", elements)
 
 
@@ -142,7 +142,7 @@ def test_a_position_that_is_not_there_is_named(wrong: int, monkeypatch: pytest.M
 
 @pytest.mark.parametrize("wrong", [5, -6, 2**62, -(2**63)])
 def test_a_position_that_is_not_there_is_named_and_not_written(wrong: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(placed_elements, "FEW", 0)
+    monkeypatch.setattr(placed_elements, "UNCOMPILED_ELEMENTS", 0)
     indices = np.zeros((3, 20), np.int64)
     indices[1, 17] = wrong
     with pytest.raises(IndexError, match=f"index {wrong} is out of bounds for axis 0 with size 5"):

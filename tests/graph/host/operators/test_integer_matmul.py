@@ -28,7 +28,7 @@ def test_as_numpy_to_the_last_bit(seed: int, shapes: tuple, dtype: str):
     low, high = max(limits.min, -bound), min(limits.max, bound)
     a, b = (rng.integers(low, high, shape, dtype=dtype, endpoint=True) for shape in shapes)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(integer_matmul, "WORTH", 0)
+        patch.setattr(integer_matmul, "LEAST_PRODUCTS_PER_ELEMENT", 0)
         found = exact_product(a, b)
     if found is not None:
         wanted = np.matmul(a, b)

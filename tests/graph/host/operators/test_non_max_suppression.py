@@ -17,7 +17,7 @@ RANDOM = np.random.default_rng(2)
 @pytest.mark.parametrize("center_point_box", [0, 1])
 @pytest.mark.parametrize("few", [4, 1 << 10])
 def test_overlapping_boxes(center_point_box: int, few: int, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(non_max_suppression, "MANY", few)
+    monkeypatch.setattr(non_max_suppression, "WORD_SORT_ELEMENTS", few)
     boxes, scores = RANDOM.random((2, 60, 4), np.float32), RANDOM.random((2, 3, 60), np.float32)
     thresholds = [np.array([v], np.float32) for v in (0.4, 0.3)]
     kept = compare_on_host(
@@ -60,7 +60,7 @@ def test_the_best_alone_are_looked_at_where_they_are_enough(
     order = order if floor is None else order[score[order] > floor]
     wanted = order[suppressed_in_numpy(corners[order], np.full(len(order), 25, np.float32), limit, 0.3)]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(non_max_suppression, "MANY", 2)
+        patch.setattr(non_max_suppression, "WORD_SORT_ELEMENTS", 2)
         patch.setattr(non_max_suppression, "LOOKED_AT", 2)
         kept = non_max_suppression._kept(corners, score, floor, limit, 0.3, 1)
     assert kept.tolist() == wanted.tolist()

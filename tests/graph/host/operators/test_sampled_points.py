@@ -46,7 +46,7 @@ def test_compiled_as_defined(seed, extents, channels, points, mode, padding, ali
     x = GuardedMemory(rng.standard_normal((2, channels, *extents)).astype(np.float32)).array
     grid = GuardedMemory(drawn(seed, (2, *points, len(extents)), 1.5, lost)).array
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sampled_points, "FEW", -1)
+        patch.setattr(sampled_points, "UNCOMPILED_ELEMENTS", -1)
         got = sampled(x, grid, mode, padding, align)
         assert got is not None
         with helped(Helpers(3, by_threads)):

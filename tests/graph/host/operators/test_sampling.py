@@ -31,12 +31,12 @@ def compare(op_type: str, *inputs: np.ndarray | None, opset: int, oracle: str = 
     np.testing.assert_allclose(actual, expected, 1e-4, 2e-5)
 
 
-@pytest.mark.parametrize("few", [-1, sampled_points.FEW])
+@pytest.mark.parametrize("few", [-1, sampled_points.UNCOMPILED_ELEMENTS])
 @pytest.mark.parametrize("align_corners", [0, 1])
 @pytest.mark.parametrize("padding_mode", ["zeros", "border", "reflection"])
 @pytest.mark.parametrize(("opset", "mode"), [(16, "bilinear"), (16, "bicubic"), (20, "linear"), (20, "nearest")])
 def test_images_at_points(opset, mode, padding_mode, align_corners, few, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sampled_points, "FEW", few)
+    monkeypatch.setattr(sampled_points, "UNCOMPILED_ELEMENTS", few)
     settings = {"mode": mode, "padding_mode": padding_mode, "align_corners": align_corners}
     compare("GridSample", data(2, 3, 5, 7), data(2, 4, 6, 2) * 1.5, opset=opset, **settings)
     compare("GridSample", data(1, 2, 1, 1), data(1, 3, 3, 2), opset=opset, **settings)

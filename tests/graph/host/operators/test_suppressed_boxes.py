@@ -55,7 +55,7 @@ def test_both_keep_what_the_definition_keeps(seed, count, extent, limit, thresho
     areas = np.prod(boxes[:, 2:] - boxes[:, :2], axis=1)
     assert suppressed_in_numpy(boxes, areas, limit, np.float32(threshold)).tolist() == wanted
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(suppressed_boxes, "FEW", -1)
+        patch.setattr(suppressed_boxes, "UNCOMPILED_PAIRS", -1)
         patch.setattr(suppressed_boxes, "BOXES_A_STRIP", a_strip)
         patch.setattr(suppressed_boxes, "suppressed_in_numpy", lambda *_: pytest.fail("in NumPy"))
         assert suppressed(boxes, limit, np.float32(threshold)).tolist() == wanted

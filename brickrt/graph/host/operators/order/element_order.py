@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-MANY = 1 << 10
+WORD_SORT_ELEMENTS = 1 << 10
 """Elements from which on their words are sorted in less time than NumPy's stable sort takes."""
 
 
 def ordered_places(rows: np.ndarray, largest: bool) -> np.ndarray:
     """The places of the elements of each row (the last axis), int64: the least first or, if `largest`, the greatest;
     the first of equal ones first. What is no number is greater than all."""
-    many = rows.size >= MANY and rows.shape[-1] < 1 << 32
+    many = rows.size >= WORD_SORT_ELEMENTS and rows.shape[-1] < 1 << 32
     if many and rows.dtype == np.float32 and not np.isnan(rows).any():
         return _by_words(rows, largest)
     if not largest:

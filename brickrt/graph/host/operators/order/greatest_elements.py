@@ -9,7 +9,7 @@ import numpy as np
 
 from brickrt.graph.host.operators.order.element_order import ordered_places
 
-FEW = 4  # of so many times as many elements, those that count are found first
+LEAST_ELEMENTS_PER_RESULT = 4  # for those that count to be found first
 AT_ONCE = 1 << 18  # elements of rows that are looked at together: what is made of them stays in a cache
 
 
@@ -40,7 +40,7 @@ def _of_rows(rows: np.ndarray, count: int, largest: bool) -> tuple[np.ndarray, n
 
 def _first(rows: np.ndarray, count: int, largest: bool) -> np.ndarray:
     """Where the first `count` elements of each row, or of the only one, are in order: an array of its own."""
-    at = _few(rows, count, largest) if 0 < FEW * count <= rows.shape[-1] else None
+    at = _few(rows, count, largest) if 0 < LEAST_ELEMENTS_PER_RESULT * count <= rows.shape[-1] else None
     return ordered_places(rows, largest)[..., :count].copy() if at is None else at
 
 

@@ -13,7 +13,7 @@ from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
 from brickrt.graph.host.node_arrays import PLACE, Arrays, integers, shape_of, size_of
 from brickrt.graph.host.operators.order.greatest_elements import AT_ONCE, greatest_elements
 
-ORDERED = 40
+ORDERED_BYTES = 40
 """Bytes for each element of rows that are put in order: a copy, its words or places, and what is made of these."""
 
 
@@ -29,7 +29,7 @@ def _bytes(arrays: Arrays, at: Attributes, made: int, usual: float) -> float:
     count = int(np.asarray(arrays[1] if len(arrays) > 1 else at["k"]).reshape(-1)[0])
     outputs = x.size // max(1, x.shape[axis]) * count * (x.itemsize + PLACE)
     turned = axis % x.ndim != x.ndim - 1
-    return outputs * (1 + turned) + x.nbytes * turned + ORDERED * min(x.size, max(AT_ONCE, x.shape[axis]))
+    return outputs * (1 + turned) + x.nbytes * turned + ORDERED_BYTES * min(x.size, max(AT_ONCE, x.shape[axis]))
 
 
 def _check(node: onnx.NodeProto, values: Sequence[Any]) -> None:

@@ -19,7 +19,7 @@ VALUES = [0.0, -0.0, 1.0, -1.0, 1.5, -2.5, TINY, -TINY, 3e38, -3e38, np.inf, -np
 def test_any_elements(values: list[float], largest: bool, rows: int):
     x = np.stack([np.roll(np.float32(values), k) for k in range(rows)])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(element_order, "MANY", 1)
+        patch.setattr(element_order, "WORD_SORT_ELEMENTS", 1)
         places = ordered_places(x, largest)
     for row, found in zip(x, places, strict=True):
         ranks = [(bool(np.isnan(value)), 0.0 if np.isnan(value) else float(value)) for value in row]

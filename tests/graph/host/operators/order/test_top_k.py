@@ -19,7 +19,7 @@ RANDOM = np.random.default_rng(4)
 @pytest.fixture(autouse=True)
 def all_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nodes are not quick, and rows are looked at in several blocks."""
-    monkeypatch.setattr(quick, "COMPILED", 0)
+    monkeypatch.setattr(quick, "QUICK_COMPILED_ELEMENTS", 0)
     monkeypatch.setattr(greatest_elements, "AT_ONCE", 100)
 
 
