@@ -12,7 +12,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.subgraph import Subgraph
 
 WIDTH = 100  # characters of a line of the summary
-LARGEST = 8  # subgraphs that the summary shows
+SHOWN_SUBGRAPHS = 8  # in the summary, the largest
 HEADS = ("#", "strategy", "ops", "output", "brick", "tasks", "Mflop")
 
 
@@ -33,7 +33,7 @@ def plan_summary(
 ) -> str:
     """At most 13 lines: counts, device, options, and the subgraphs that are modelled to take longest."""
     by_strategy = Counter(s.strategy for s in subgraphs)
-    largest = sorted(range(len(subgraphs)), key=lambda n: -subgraphs[n].modelled_us)[:LARGEST]
+    largest = sorted(range(len(subgraphs)), key=lambda n: -subgraphs[n].modelled_us)[:SHOWN_SUBGRAPHS]
     rows = [
         (str(n), *_cells(graph, subgraphs[n], algorithms, 24), f"{subgraphs[n].modelled_us:.0f}")
         for n in sorted(largest)
@@ -45,7 +45,11 @@ def plan_summary(
         f"device: {device.name} ({device.kind}, {device.isa}, {device.cores} cores)",
         f"options: {', '.join(f'{name} {value}' for name, value in options.to_dict().items() if value)}",
         *(_aligned([(*HEADS, "modelled µs"), *rows]) if rows else ()),
-        *([f"and {len(subgraphs) - LARGEST} smaller ones: print(plan) shows all"] if subgraphs[LARGEST:] else ()),
+        *(
+            [f"and {len(subgraphs) - SHOWN_SUBGRAPHS} smaller ones: print(plan) shows all"]
+            if subgraphs[SHOWN_SUBGRAPHS:]
+            else ()
+        ),
     ]
     return "\n".join(line if len(line) <= WIDTH else f"{line[: WIDTH - 1]}…" for line in lines)
 

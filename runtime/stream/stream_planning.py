@@ -25,7 +25,7 @@ from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
 from brickrt.plan.lean_weights import transformed_bytes, with_transforms
 from brickrt.plan.plan import Plan
-from brickrt.plan.stream.band_storage import LONG, SHORT, stored_bytes
+from brickrt.plan.stream.band_storage import LARGE_SAVED_SHARE, SMALL_SAVED_SHARE, stored_bytes
 from brickrt.plan.stream.choose_bands import MIB, Candidate, MemoryLimit, TooLittleMemory, choose_bands
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.stream_memory import project_stream
@@ -243,7 +243,7 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
         raise BrickError("the model is another one than when this run was begun: leave out --resume to start again")
     planner, least = planner.spilling(cut.spilled), 0
     asked = _with_buffers(planner, asked)
-    for saved in (SHORT, LONG):
+    for saved in (SMALL_SAVED_SHARE, LARGE_SAVED_SHARE):
         sample = planner.stream_plan(cut.rows, cut.strips, sample=True, saved=saved)
         memory = project_stream(
             sample, slices, asked.threads, asked.runtime, asked.buffers_of(sample), limit=asked.limit

@@ -14,7 +14,7 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.ops.types import Shape
-from brickrt.plan.stream.stream_memory import COMPILING, StreamMemory
+from brickrt.plan.stream.stream_memory import COMPILING_BYTES, StreamMemory
 from brickrt.plan.stream.stream_plan import StreamPlan
 
 
@@ -203,7 +203,7 @@ def plan_dict(
 
 def memory_dict(memory: StreamMemory, limit: int) -> dict[str, Any]:
     """The memory that a run takes by part, and what it may take, in bytes, as JSON has it."""
-    parts = asdict(memory) | {"compiling": COMPILING}
+    parts = asdict(memory) | {"compiling": COMPILING_BYTES}
     held = parts.pop("held")
     return {"limit_bytes": limit, "projected_bytes": memory.total, "memory": parts, "tables_held": held}
 

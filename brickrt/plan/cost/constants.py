@@ -6,7 +6,7 @@ eight lanes are "narrow".
 """
 
 # Work that overlaps, and cores that wait.
-HIDDEN = 0.3  # share of shorter work that the longer does not hide; 0.3 fits measured layers at 512²
+UNHIDDEN_SHARE = 0.3  # of shorter work, which the longer does not hide; 0.3 fits measured layers at 512²
 UNEVEN_BRICKS = 0.06  # share of a brick's time that cores wait for the last brick, though all are equal
 UNEVEN_WINOGRAD = 0.1  # share of a task's time that cores wait for the last task of a Winograd layer
 UNEVEN_TILES = 0.12  # as UNEVEN_WINOGRAD, of a layer in tile registers, and of a brick with such layers
@@ -41,9 +41,9 @@ PAIRED_RAW_WEIGHT = 10.0  # as RAW_WEIGHT, where channels are paired, and sums o
 TRANSFORM_FLOPS, TRANSFORM_BYTES = 10.0, 6.0  # per element of V and of M: additions at half the peak, traffic in L2
 STRIDED_READS = 2.0  # times as long as reading adjacent inputs takes: inputs a stride apart, which tiles hardly share
 GATHERED, GATHERED_CHANNELS = 3.0, 4  # times as long as a vector: single elements, of inputs of so few channels
-HELD = 1.25  # of L2: what a group of transformed tiles may take, of all residues, to be near
+NEAR_TILES_OVER_L2 = 1.25  # what a group of transformed tiles may take, of all residues, to be near
 PACED_READ = 0.75  # times as long as kernels read else: paced weights, and the inputs of their tiles
-PACED_SHOWN = 0.2  # share of shorter work that the longer does not hide (as HIDDEN), of paced weights beside products
+PACED_UNHIDDEN_SHARE = 0.2  # as UNHIDDEN_SHARE, of paced weights beside products
 PACED_KEPT = 1 / 16  # share of L3 whose constants stay there whatever others do
 PACED_KEPT_READ = 0.3  # as PACED_READ, of constants that take no more than PACED_KEPT
 SHARED_RAW = 1.5  # times as long as modelled: layers whose weights are transformed beside the products, not paced
@@ -75,7 +75,7 @@ NARROW_SUMS = 3.3  # times as long as SUM, by narrow vectors, beside less arithm
 NARROW_HELD = 2.0  # of L2: first factors that are read soon enough by narrow vectors, as a core multiplies so slowly
 NARROW_ROWS = 64  # rows from which on the scheme is faster than direct products, by narrow vectors
 NARROW_PANELS = 1.06  # times as long: multiply-adds of narrow vectors, where the panels of seven products exceed L1
-PREFETCHED_HIDDEN = 0.12  # share of shorter work that the longer does not hide, of weights that are fetched far ahead
+PREFETCHED_UNHIDDEN_SHARE = 0.12  # as UNHIDDEN_SHARE, of weights that are fetched far ahead
 SPILT_FACTORS = 0.3  # share of the time to read first factors that L2 does not hold, that products do not hide
-KEPT = 0.25  # share of the shared cache in which a layer finds its input, and leaves its output
+LAYER_CACHE_SHARE = 0.25  # of the shared cache, in which a layer finds its input, and leaves its output
 MOST_MEMORY = 0.25  # share of the machine's memory that all constants may grow to

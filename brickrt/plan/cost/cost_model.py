@@ -25,11 +25,11 @@ from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import (
     FUSED_BLOCKS,
     FUSED_TASK_US,
-    HIDDEN,
     ROW_END,
     SPILT_MOVES,
     UNEVEN_BRICKS,
     UNEVEN_TILES,
+    UNHIDDEN_SHARE,
 )
 from brickrt.plan.cost.conv_algorithms import (
     constant_bytes,
@@ -190,7 +190,7 @@ class CostModel:
         tasks = min(device.tasks_per_core * device.cores, max(1.0, own.core_us / device.min_task_us))
         compute, traffic = own.core_us / min(device.cores, tasks), self.traffic_us(k)
         overhead = math.ceil(tasks / device.cores) * device.task_overhead_us
-        shown = 1.0 if self.streams_both(k) else HIDDEN
+        shown = 1.0 if self.streams_both(k) else UNHIDDEN_SHARE
         return overlapped_us(compute, traffic, shown) + overhead + self.constants_us([k])
 
     def padded_us(self, trials: BrickTrials) -> np.ndarray:
@@ -198,7 +198,7 @@ class CostModel:
         device = self.device
         inner = self._padded_inner(trials.held + (self._constants(trials.nodes) if device.kind == "cpu" else 0))
         core_us = [self.recomputed_us(k, trials) for k in trials.nodes]
-        band_us = len(trials.nodes) * device.call_overhead_us + HIDDEN * self._constants_again_us(trials.nodes)
+        band_us = len(trials.nodes) * device.call_overhead_us + UNHIDDEN_SHARE * self._constants_again_us(trials.nodes)
         return self._bricks_us(
             trials, core_us, trials.elements, inner, device.task_overhead_us + trials.bands * band_us
         )
@@ -225,7 +225,7 @@ class CostModel:
         device = self.device
         work = work_us(min(self._padded_inner(self._constants(nodes)), self._memoized_inner(nodes)))
         task = device.task_overhead_us + len(nodes) * device.call_overhead_us
-        task += HIDDEN * self._constants_again_us(nodes)
+        task += UNHIDDEN_SHARE * self._constants_again_us(nodes)
         uneven = self._uneven(nodes)
         # x bricks a core take (work + x · task) · (1 + uneven / x), least where x² is uneven · work / task
         return work + uneven * task + 2 * math.sqrt(uneven * work * task) + self.constants_us(nodes)
@@ -246,7 +246,7 @@ class CostModel:
         ]
         once = {name: np.minimum(elements, self.graph.types[name].size) for name, elements in trials.elements.items()}
         task_us = len(trials.nodes) * (device.task_overhead_us + device.call_overhead_us) * ones
-        task_us += HIDDEN * self._constants_again_us(trials.nodes)
+        task_us += UNHIDDEN_SHARE * self._constants_again_us(trials.nodes)
         return self._bricks_us(trials, core_us, once, self._memoized_inner(trials.nodes) * ones, task_us)
 
     def fused_us(self, trials: BrickTrials, blocks: np.ndarray, tiles: Mapping[int, list[TileTimes]]) -> np.ndarray:
@@ -262,7 +262,7 @@ class CostModel:
         task_us = (FUSED_TASK_US + len(trials.nodes) * device.call_overhead_us + waits) / blocks
         constants = weights + sum(self.node_costs[k].const_bytes for k in trials.nodes if k not in tiles)
         task_us = task_us + constants * device.cores / device.bandwidth["l2"] / 1e3
-        shown = np.where(blocks > 1, HIDDEN, 1.0)
+        shown = np.where(blocks > 1, UNHIDDEN_SHARE, 1.0)
         return self._bricks_us(trials, core_us, trials.elements, inner, task_us, shown)
 
     def _fused_core_us(self, k: int, trials: BrickTrials, tiles: list[TileTimes] | None) -> np.ndarray:
@@ -334,7 +334,7 @@ class CostModel:
         elements: Mapping[str, np.ndarray],
         inner: np.ndarray,
         task_us: np.ndarray,
-        shown: float | np.ndarray = HIDDEN,
+        shown: float | np.ndarray = UNHIDDEN_SHARE,
     ) -> np.ndarray:
         """Times of all bricks on all cores; `inner` is the time per kB of what stays between the nodes, `shown` as of
         `overlapped_us`."""

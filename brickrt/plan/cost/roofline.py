@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from brickrt.plan.cost.constants import HIDDEN
+from brickrt.plan.cost.constants import UNHIDDEN_SHARE
 from brickrt.plan.device.device_spec import DeviceSpec
 
 Amount = Any
@@ -39,7 +39,7 @@ def _core_gbps(level: str, device: DeviceSpec) -> float:
     return device.bandwidth_at(level, device.cores) / device.cores
 
 
-def overlapped_us(arithmetic: Amount, traffic: Amount, shown: float = HIDDEN) -> Amount:
+def overlapped_us(arithmetic: Amount, traffic: Amount, shown: float = UNHIDDEN_SHARE) -> Amount:
     """Time of both together: the longer counts whole, of the shorter a share is not hidden."""
     return larger(arithmetic, traffic) + shown * smaller(arithmetic, traffic)
 

@@ -19,7 +19,7 @@ from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.constants import (
-    KEPT,
+    LAYER_CACHE_SHARE,
     MADE_PANEL,
     MEASURED_MARGIN,
     MOST_MEMORY,
@@ -33,7 +33,7 @@ from brickrt.plan.cost.constants import (
     PAIRED_ROW,
     PAIRED_ROWS,
     PAIRED_TIME,
-    PREFETCHED_HIDDEN,
+    PREFETCHED_UNHIDDEN_SHARE,
     PRODUCT_SHARE,
     SPILT_FACTORS,
     STRASSEN_LEAST,
@@ -260,7 +260,7 @@ class _Work:
         streamed = pieces * first + (sweeps - pieces) * near
         read = self.far_us(sweeps * rows * self.depth * 4)
         arithmetic = sweeps * self.matrix_us(rows, columns)
-        hidden = PREFETCHED_HIDDEN * np.minimum(arithmetic, streamed)
+        hidden = PREFETCHED_UNHIDDEN_SHARE * np.minimum(arithmetic, streamed)
         return np.maximum(arithmetic, streamed) + hidden + read
 
     def far_us(self, nbytes: np.ndarray) -> np.ndarray:
@@ -328,5 +328,5 @@ def _moved(graph: Graph, node: Node) -> int:
 
 def _far_us(nbytes: float, moved: int, device: DeviceSpec) -> float:
     """Time to read rows if they come from memory: products overlap that, sums do not."""
-    far = moved > KEPT * device.shared[1]
+    far = moved > LAYER_CACHE_SHARE * device.shared[1]
     return read_us(nbytes, math.inf, device) if far else 0.0

@@ -44,13 +44,13 @@ OTHER_CYCLES = 4
 HALVES_SHARE = 1.2
 """Times as long as products take else, of windows by float16 weights."""
 LEAST_ROWS = 8  # of matrices: fewer leave tiles half empty, and weights take as long to load as for sixteen
-SHARE, COMPUTED_SHARE = 0.65, 0.5
+CONSTANT_TIME_SHARE, COMPUTED_TIME_SHARE = 0.65, 0.5
 """Shares of the time of vector registers that products of float32 are modelled to take at most, by constants and of two
 computed matrices: measured, those that are modelled longer are no faster. While another user of a shared core is at
 work, products in tiles take 4.5 times as long, in vectors 1.4 times."""
-LEAST = 16  # rows, and elements of K, of products of two computed matrices
-GROUP = 32 * 32  # outputs whose sums are in registers at a time
-MOST_DIMS, DEEP = 5, 3
+LEAST_COMPUTED_EXTENT = 16  # rows, and elements of K, of products of two computed matrices
+GROUP_OUTPUTS = 32 * 32  # whose sums are in registers at a time
+MOST_DIMS, VOLUME_DIMS = 5, 3
 TILE_BLOCKS = 2  # vectors of output channels of a tile
 PART_GROWTH = {FLOAT32: 1.5}  # weights in bfloat16 parts over the weights, by type
 VECTOR_UNITS = 2  # multiply-add units of processors that have tile registers
@@ -70,7 +70,7 @@ def most_share(constant: bool, dtype: np.dtype) -> float:
     """The share of the time of vector registers that a product is modelled to take at most, by a constant or not."""
     if dtype != FLOAT32:
         return 1.0
-    return SHARE if constant else COMPUTED_SHARE
+    return CONSTANT_TIME_SHARE if constant else COMPUTED_TIME_SHARE
 
 
 def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -> bool:
@@ -88,7 +88,7 @@ def may_use_tiles(graph: Graph, node: Node, device: DeviceSpec, blocked: bool) -
         spread = isinstance(op, Conv) or is_spread(op)
         return constant and blocked and spread and op.groups == op.gate_parts == 1 and out.rank <= MOST_DIMS
     if not constant:
-        return op.factors == 2 and min(out.shape[-2], ins[0].shape[-1]) >= LEAST
+        return op.factors == 2 and min(out.shape[-2], ins[0].shape[-1]) >= LEAST_COMPUTED_EXTENT
     return op.factors == 2 and ins[1].rank == 2 and out.shape[-2] >= LEAST_ROWS
 
 
@@ -108,7 +108,7 @@ def tile_steps(graph: Graph, node: Node) -> float:
     (x, w), matrix = graph.ins(node)[:2], isinstance(node.op, MatMul)
     assert isinstance(node.op, Product)
     multiplied = x.shape[-1] if matrix else math.prod(w.shape) // graph.out(node).shape[1]
-    return graph.out(node).size * multiplied / (GROUP * factors_of(node.op, x.dtype, w.dtype).unit)
+    return graph.out(node).size * multiplied / (GROUP_OUTPUTS * factors_of(node.op, x.dtype, w.dtype).unit)
 
 
 @dataclass(frozen=True)
@@ -201,7 +201,7 @@ class TileWork:
             return 1.0
         sides = zip(box[2:], self.op.strides, range(len(box) - 2))
         read = [(extent * min(stride, self.op.kernel[d]) + self._halo(d)) / extent for extent, stride, d in sides]
-        if len(read) == DEEP:  # each plane of outputs reads all planes of its window
+        if len(read) == VOLUME_DIMS:  # each plane of outputs reads all planes of its window
             read[0] = self.op.kernel[0]
         return math.prod(read)
 

@@ -15,16 +15,16 @@ from brickrt.ops.cpu.winograd.sizes import Sizes, choose_sizes
 from brickrt.plan.cost.constants import (
     GATHERED,
     GATHERED_CHANNELS,
-    HELD,
     HELD_BESIDE,
+    NEAR_TILES_OVER_L2,
     PACED_KEPT,
     PACED_KEPT_READ,
     PACED_NEAR,
     PACED_RAW,
     PACED_RAW_WEIGHT,
     PACED_READ,
-    PACED_SHOWN,
     PACED_SPILL,
+    PACED_UNHIDDEN_SHARE,
     PAIRED_RAW_WEIGHT,
     PRODUCT_SHARE,
     RAW_SHARE,
@@ -90,7 +90,7 @@ def winograd_us(
     vectors = _vectors_read(axes, channels, blocks_in, device.lanes)
     moved = tiles * axes.planes * (planes_in * vectors + depth * blocks) * device.lanes
     held = group * axes.residues * smaller(swept.reach, planes_in) * blocks_in
-    near = weights.kept <= device.l2 if share.paced(device) else held <= HELD * device.l2
+    near = weights.kept <= device.l2 if share.paced(device) else held <= NEAR_TILES_OVER_L2 * device.l2
     transforms = _transform_us(moved, device, near)
     if share.paced(device):
         image = box[0] * channels * math.prod(axis.extent for axis in axes) * 4
@@ -164,7 +164,7 @@ class _Weights:
             return larger(arithmetic, share.pieces * first + others * again)
         each = arithmetic / sweeps
         rate = either(from_all <= PACED_KEPT * device.l3, PACED_KEPT_READ, PACED_READ)
-        us = (overlapped_us(each, rate * reading, PACED_SHOWN) for reading in (first, again))
+        us = (overlapped_us(each, rate * reading, PACED_UNHIDDEN_SHARE) for reading in (first, again))
         return sum(count * time for count, time in zip((share.pieces, others), us, strict=True))
 
 

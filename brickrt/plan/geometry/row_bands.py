@@ -21,7 +21,7 @@ from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.geometry.halo import NO_BLOCKS, whole_blocks
 
 CARRIED = 4  # a buffer of rows holds so many times what it keeps besides a band, so that rows move rarely
-_FAR = np.iinfo(np.int64).max
+_NO_ROW = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True)
@@ -102,11 +102,11 @@ class BandSweep:
         boxes = self.needed[name]
         empty = (boxes.volumes == 0).reshape(-1, self.bands)
         lo, hi = (ends[:, self.axis].reshape(-1, self.bands) for ends in (boxes.lo, boxes.hi))
-        later = np.minimum.accumulate(np.where(empty, _FAR, lo)[:, ::-1], axis=1)[:, ::-1]
+        later = np.minimum.accumulate(np.where(empty, _NO_ROW, lo)[:, ::-1], axis=1)[:, ::-1]
         self.ascends &= bool((empty | (lo == later)).all())
         reached = np.maximum.accumulate(np.where(empty, 0, hi), axis=1)
         before = np.concatenate([np.zeros_like(reached[:, :1]), reached[:, :-1]], axis=1)
-        first = np.where(later[:, :1] == _FAR, 0, later[:, :1])
+        first = np.where(later[:, :1] == _NO_ROW, 0, later[:, :1])
         reached = np.where(reached == 0, first, reached)  # bands before the first that needs anything
         fresh = np.where(empty, reached, np.minimum(np.maximum(lo, before), reached))
         return HeldRows(np.minimum(later, reached), fresh, reached)
@@ -121,7 +121,7 @@ class BandSweep:
         boxes = self.needed[name]
         empty = (boxes.volumes == 0)[:, None]
         shape = len(boxes) // self.bands, self.bands, boxes.rank
-        lo = np.where(empty, _FAR, boxes.lo).reshape(shape).min(axis=1)
+        lo = np.where(empty, _NO_ROW, boxes.lo).reshape(shape).min(axis=1)
         hi = np.where(empty, 0, boxes.hi).reshape(shape).max(axis=1)
         return Boxes(np.minimum(lo, hi), hi)
 

@@ -22,10 +22,10 @@ from brickrt.plan.merging.brick_shapes import cut_of, parallelism
 FUSED_EDGES = (4, 8, 16, 32)
 CHANNEL_CUTS = (2, 4, 8)
 LEAST_CHANNELS = 8  # of a brick that is cut along them: a vector of any type
-FEWEST = 16  # bricks that are worth trying: of fewer, most multiprocessors have none
+FEWEST_BRICKS = 16  # that are worth trying: of fewer, most multiprocessors have none
 HEAD = 3  # words of a record, its output's among them
 RECORDS_MORE = 512  # bytes of the records of partial reductions, which join later, and of what alignment takes
-WIDER = 2  # times its other edges that a brick may be wide: rows are read in long runs
+WIDEST_RATIO = 2  # of a brick's width to its other edges: rows are read in long runs
 
 
 def fused_candidates(cost: CostModel, k: int) -> list[Shape]:
@@ -35,7 +35,7 @@ def fused_candidates(cost: CostModel, k: int) -> list[Shape]:
     shape, cut = cost.graph.out(cost.graph.nodes[k]).shape, cut_of(cost, k)
     edges = [dict.fromkeys(cut.axes, e) for e in FUSED_EDGES]
     if len(cut.axes) > 1:
-        edges += [dict.fromkeys(cut.axes, e) | {cut.axes[-1]: WIDER * e} for e in FUSED_EDGES]
+        edges += [dict.fromkeys(cut.axes, e) | {cut.axes[-1]: WIDEST_RATIO * e} for e in FUSED_EDGES]
     axis = 1 if cost.node_costs[k].image else len(shape) - 1
     parts = [n for n in CHANNEL_CUTS if shape[axis] % (n * LEAST_CHANNELS) == 0]
     bricks = {}
@@ -45,7 +45,7 @@ def fused_candidates(cost: CostModel, k: int) -> list[Shape]:
         if bricks[whole] < cost.device.cores:
             each = (cut.brick_along(shape, some | {axis: shape[axis] // n}) for n in parts)
             bricks |= {brick: brick_count(shape, brick) for brick in each}
-    return [brick for brick, n in bricks.items() if n >= FEWEST]
+    return [brick for brick, n in bricks.items() if n >= FEWEST_BRICKS]
 
 
 def only_fused(cost: CostModel, k: int, brick: Shape) -> bool:

@@ -28,7 +28,7 @@ from brickrt.plan.merging import split_reductions
 
 F64 = np.dtype(np.float64)
 PLAIN_LENGTH = 1024  # elements of a segment of a plain tensor: its lanes are added up once per segment
-SHORTEST = 8  # of shorter rows there would hardly be fewer moments than elements
+SHORTEST_ROW = 8  # of shorter ones there would hardly be fewer moments than elements
 
 Key = tuple[str, tuple[int, ...]]
 
@@ -48,7 +48,7 @@ def split_moments(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpe
 
 def _splits(graph: Graph, key: Key, device: DeviceSpec) -> bool:
     x = graph.types[key[0]]
-    return x.nbytes > device.l2 and x.shape[-1] >= SHORTEST and x.rank - 1 in key[1]
+    return x.nbytes > device.l2 and x.shape[-1] >= SHORTEST_ROW and x.rank - 1 in key[1]
 
 
 def _sum_of(graph: Graph, node: Node) -> Key | None:

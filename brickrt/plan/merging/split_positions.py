@@ -31,7 +31,7 @@ from brickrt.plan.layout import Layout
 
 POSITIONS = 4096  # fewer are not split
 PARTS_BYTES = 2**24  # of the products of all parts
-DEEP = 16  # times as many positions as results there are, or rows and columns of a product, at least
+LEAST_POSITIONS_PER_RESULT = 16  # or per row and column of a product
 ROWS = 4  # of a product, at least, in each piece that a core computes
 
 
@@ -55,7 +55,7 @@ def _sum_length(graph: Graph, layouts: Mapping[str, Layout], device: DeviceSpec,
     plain = all(layouts[name] == "plain" for name in (*node.inputs, node.output))
     if not plain or x.nbytes <= device.l2 or node.inputs[0] in graph.constants or x.rank - 1 not in op.axes:
         return 0
-    if x.size > x.shape[-1] ** 2 // DEEP:  # there are rows enough for all cores
+    if x.size > x.shape[-1] ** 2 // LEAST_POSITIONS_PER_RESULT:  # there are rows enough for all cores
         return 0
     wide = (x.dtype if op.pre is None else op.pre.dtype).itemsize >= 4  # parts are not rounded to halves
     fits = all(not t.rank or t.shape[-1] == 1 or t.shape[-1] == x.shape[-1] for t in others)
@@ -70,7 +70,13 @@ def _product_length(graph: Graph, device: DeviceSpec, node: Node) -> int:
     rows, depth, columns = *a.shape[-2:], b.shape[-1]
     known = any(name in graph.constants for name in node.inputs[:2])
     floats = a.dtype == b.dtype and a.dtype.kind == "f" and a.dtype.itemsize >= 4
-    if known or op.bias or not floats or a.nbytes + b.nbytes <= device.l2 or depth < DEEP * max(rows, columns):
+    if (
+        known
+        or op.bias
+        or not floats
+        or a.nbytes + b.nbytes <= device.l2
+        or depth < LEAST_POSITIONS_PER_RESULT * max(rows, columns)
+    ):
         return 0
     result = math.prod(graph.out(node).shape) * a.dtype.itemsize
     length = _part(depth, most=max(2, PARTS_BYTES // max(1, result)))

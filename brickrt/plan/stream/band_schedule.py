@@ -37,7 +37,7 @@ from brickrt.plan.subgraph import Subgraph
 MOST_AHEAD = 256  # bands before the first output row
 SPARE_AHEAD = 4  # more of them than were needed last time
 JUMPS = 2  # times the usual rows: what a band computes at most where few rows of a tensor are read, far apart
-FAR = 8  # times the usual rows that would be computed at once, where rows of a tensor are read that far apart
+MOST_TIMES_USUAL_ROWS = 8  # that would be computed at once, where rows of a tensor are read that far apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,7 +376,7 @@ class _Scheduler:
         if name in rolls.starts:
             usual = reach[:, -1] - first
         else:  # where rows are far apart, those between its ends are not read
-            apart = usual > (JUMPS if rolls.starts else FAR) * share
+            apart = usual > (JUMPS if rolls.starts else MOST_TIMES_USUAL_ROWS) * share
             start, usual = np.where(apart, self.bands - 1, start), np.where(apart, JUMPS * share, usual)
         ramp = bands * usual[:, None]  # going back from the start, no band computes more than the usual rows
         early = np.where(bands <= start[:, None], reach - ramp, -UNREAD)

@@ -29,7 +29,8 @@ from brickrt.plan.stream.units.whole_tensors import WholeTensors
 Kind = Literal["whole", "collected", "ring", "saved", "arena"]
 FILE_BANDS = 2  # bands after which a ring that is read or written meanwhile is full: its rows move in every second one
 RING_ALIGNMENT = 4096  # bytes: a page
-LONG, SHORT = 1.0, 0.25  # share of a band's rows: tensors of which more is kept lie in rings, others are saved
+LARGE_SAVED_SHARE, SMALL_SAVED_SHARE = 1.0, 0.25
+"""Shares of a band's rows: tensors of which more is kept lie in rings, others are saved."""
 
 
 def stored_bytes(kind: TensorType, extents: Iterable[int], layout: Layout, lanes: int) -> int:
@@ -107,7 +108,7 @@ def store_pass(
     whole: WholeTensors,
     common: Mapping[str, Shape],
     columns: Columns,
-    saved: float = SHORT,
+    saved: float = SMALL_SAVED_SHARE,
 ) -> BandStorage:
     """Storage for all tensors of a sweep; `whole` are those that every sweep holds whole, and `common` the extents of
     the others across their rows; `columns` keep numbers by band. A tensor whose kept rows are at most the share `saved`

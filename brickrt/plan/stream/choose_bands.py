@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from brickrt.graph.errors import BrickError
 from brickrt.graph.time_budget import not_counted
-from brickrt.plan.stream.band_storage import LONG, SHORT
+from brickrt.plan.stream.band_storage import LARGE_SAVED_SHARE, SMALL_SAVED_SHARE
 from brickrt.plan.stream.stream_memory import Known, StreamMemory, project_stream, schedule_bytes
 from brickrt.plan.stream.stream_plan import StreamPlan, StreamPlanner
 from brickrt.plan.stream.stream_time import modelled_us
@@ -21,11 +21,11 @@ MOST_BANDS = 1024  # of networks of which no few bands stand for all: these take
 COARSEST = 64  # rows to one of a tensor with which bands still advance
 MIB = 2**20
 BAND_FLOPS = 1e12  # of attention that a band may have, so that a run which is ended has little to do again
-LESS = 0.99  # of what more strips took, that fewer must take for still fewer to be tried
+FEWER_STRIPS_SHARE = 0.99  # of what more strips took, that fewer must take for still fewer to be tried
 AT_LAST = 2  # numbers of strips that are looked at where none fits
-MUCH = 0.01  # of all memory, that rows which are kept take where another way of keeping them is tried
-TRIES = 4  # plans made in full, of which a sample was within the limit
-SAMPLING = 4 * MIB  # by which all bands together may take more than those of a sample
+KEPT_ROWS_SHARE = 0.01  # of all memory, that rows which are kept take where another way of keeping them is tried
+MOST_FULL_PLANS = 4  # of which a sample was within the limit
+SAMPLING_BYTES = 4 * MIB  # by which all bands together may take more than those of a sample
 Cut = tuple[int, tuple[int, ...], float]  # rows of a band, strips, and the share of rows that is saved
 Full = Mapping[Cut, StreamMemory]
 
@@ -70,7 +70,7 @@ def choose_bands(planner: StreamPlanner, slices: Collection[str], asked: MemoryL
     that would do where none is."""
     refused: list[Candidate] = []
     full: dict[Cut, StreamMemory] = {}
-    for _ in range(TRIES):
+    for _ in range(MOST_FULL_PLANS):
         best, smallest = _search(planner, slices, asked, full)
         if best is None:
             refused.append(smallest)
@@ -128,7 +128,7 @@ def _going_back(
     """The same for ever fewer strips, as long as these take clearly less than those `before`."""
     for strips in reversed(numbers):
         fits, smallest = search.of(strips)
-        if fits is not None or smallest.memory.total >= LESS * before.memory.total:
+        if fits is not None or smallest.memory.total >= FEWER_STRIPS_SHARE * before.memory.total:
             return fits, min(least, smallest, key=_total)
         before, least = smallest, min(least, smallest, key=_total)
     return None, least
@@ -140,7 +140,7 @@ def _total(one: Candidate) -> int:
 
 def _keeps_much(one: Candidate) -> bool:
     """Whether rows that are kept between bands take enough for another way of keeping them to be tried."""
-    return one.memory.persistent - one.plan.whole.nbytes > MUCH * one.memory.total
+    return one.memory.persistent - one.plan.whole.nbytes > KEPT_ROWS_SHARE * one.memory.total
 
 
 def _largest(least: Candidate) -> str:
@@ -180,7 +180,7 @@ class _BandSearch:
                 self.slices,
                 asked.threads,
                 asked.runtime,
-                asked.buffers_of(plan) + SAMPLING,
+                asked.buffers_of(plan) + SAMPLING_BYTES,
                 self.known,
                 asked.limit,
             )
@@ -190,14 +190,17 @@ class _BandSearch:
     def of(self, strips: tuple[int, ...]) -> tuple[Candidate | None, Candidate]:
         """The fastest candidate of so many strips that fits, if any does, few rows saved or many, and one that takes
         least."""
-        fits, least = self.tallest(strips, SHORT, self.heights)
+        fits, least = self.tallest(strips, SMALL_SAVED_SHARE, self.heights)
         if not _keeps_much(least):
             return fits, least
         if fits is None:
-            fits, other = self.tallest(strips, LONG, self.heights[: self.heights.index(least.plan.rows) + 1])
+            fits, other = self.tallest(
+                strips, LARGE_SAVED_SHARE, self.heights[: self.heights.index(least.plan.rows) + 1]
+            )
             return fits, min(least, other, key=_total)
         taller = self.heights[: self.heights.index(fits.plan.rows)]
-        long = self.tallest(strips, LONG, taller)[0] if taller else None  # where many rows are saved, taller is faster
+        # Where many rows are saved, taller is faster.
+        long = self.tallest(strips, LARGE_SAVED_SHARE, taller)[0] if taller else None
         return min((one for one in (fits, long) if one), key=lambda one: one.us), least
 
     def tallest(

@@ -19,8 +19,8 @@ import numpy as np
 from brickrt.plan.stream.spill_costs import SpillCosts
 
 GAIN = 0.9  # of the time without spills: spilling must take less, as times are only modelled
-SMALL = 5000  # passes times units, of networks in which tensors are also added to none, and left out of all
-FEW = 12  # tensors, of which two are changed at once
+SMALL_NETWORK = 5000  # passes times units; in smaller ones tensors are also added to none, and left out of all
+FEW_TENSORS = 12  # of which two are changed at once
 READS = 2  # passes that read a tensor, about, where sets are compared
 _SOURCE, _SINK = -1, -2
 
@@ -40,7 +40,7 @@ def choose_spills(costs: SpillCosts) -> tuple[str, ...]:
     if len(costs.targets) < 2:
         return ()
     starts = [_sequence(costs, _boundaries(costs))]
-    if len(costs.targets) * len(costs.units) < SMALL:
+    if len(costs.targets) * len(costs.units) < SMALL_NETWORK:
         starts += [frozenset(), frozenset(unit for unit, one in enumerate(costs.units) if one.name)]
     found = [_Search(costs, start).run() for start in starts]
     spilled, seconds = min(found, key=lambda one: one[1])
@@ -213,7 +213,7 @@ class _Search:
     def run(self) -> tuple[frozenset[int], float]:
         """The tensors that are spilled in the end, and the seconds of all passes."""
         tried = [unit for unit, one in enumerate(self.costs.units) if one.name]
-        pairs = combinations(tried, 2) if len(tried) <= FEW else ()
+        pairs = combinations(tried, 2) if len(tried) <= FEW_TENSORS else ()
         changes = [*((unit,) for unit in tried), *pairs]
         while sum(self.change(*units) for units in changes):
             pass

@@ -25,12 +25,12 @@ BAND_BYTES = 20  # and by band, which all strips of a pass share
 WORKSPACE = 2**23  # bytes of a thread's scratch that kernels such as Winograd's may take
 LEAST_HELD, MOST_HELD = 4, 32  # bands of which tables are there at a time, where they are made as bands come:
 MANY_TABLES = 2**26  # bytes of tables from which on they are, as it takes seconds to make them all before the first
-MAKING = 4  # times what the tables of a band take, while they are made
-TYPICAL = 4  # bands that are looked at, where not every band computes some of each tensor
-ALIKE = 8  # rows: at multiples of so many, operators that skip or double rows are alike
+MAKING_FACTOR = 4  # over what the tables of a band take, while they are made
+TYPICAL_BANDS = 4  # that are looked at, where not every band computes some of each tensor
+ROW_PERIOD = 8  # at its multiples, operators that skip or double rows are alike
 # By which a process grows while files are opened (packages imported for them), kernels compiled and loaded, helpers and
 # threads started: about 60 MiB where kernels are in the cache (NOTES.md).
-COMPILING = 192 * 2**20
+COMPILING_BYTES = 192 * 2**20
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class StreamMemory:
     @property
     def total(self) -> int:
         """All bytes, at most."""
-        parts = (self.runtime, COMPILING, self.constants, self.persistent, self.arena, self.scratch, self.tables)
+        parts = (self.runtime, COMPILING_BYTES, self.constants, self.persistent, self.arena, self.scratch, self.tables)
         return sum(parts) + self.buffers
 
 
@@ -126,11 +126,11 @@ def _with_few_tables(every: StreamMemory, sweeps: Sequence[SweepBytes], limit: i
     """The memory with tables of some bands at a time, where all of them are many or beyond the limit. One that is being
     made counts several times."""
     tables, table = sum(one.tables for one in sweeps), max((one.table for one in sweeps), default=0)
-    if tables <= (LEAST_HELD + MAKING) * table or (tables <= MANY_TABLES and every.total <= limit):
+    if tables <= (LEAST_HELD + MAKING_FACTOR) * table or (tables <= MANY_TABLES and every.total <= limit):
         return every
-    room = (limit - (every.total - tables)) // max(1, table) - MAKING
+    room = (limit - (every.total - tables)) // max(1, table) - MAKING_FACTOR
     held = max(LEAST_HELD, min(MOST_HELD, room, tables // table))
-    return replace(every, tables=every.tables - tables + (held + MAKING) * table, held=held)
+    return replace(every, tables=every.tables - tables + (held + MAKING_FACTOR) * table, held=held)
 
 
 def _sweep_bytes(plan: StreamPlan, number: int, slices: Collection[str], known: Known) -> SweepBytes:
@@ -154,7 +154,7 @@ def _typical(schedule: BandSchedule) -> list[int]:
     if len(every):
         return [int(every[len(every) // 2])]
     sets, first = np.unique(active, axis=0, return_index=True)
-    most = np.argsort(-sets.sum(axis=1), kind="stable")[:TYPICAL]
+    most = np.argsort(-sets.sum(axis=1), kind="stable")[:TYPICAL_BANDS]
     return [int(band) for band in first[most]]
 
 
@@ -183,7 +183,7 @@ def _scratch(band: BandPlan, unit: Subgraph, slices: Collection[str], known: Kno
     box = band.boxes[unit.nodes[-1]]
     if unit.nodes not in known.made_of:
         known.made_of[unit.nodes] = known.numbers.setdefault(_made_of(band, unit, slices), len(known.numbers))
-    starts = (box.lo % ALIKE).tobytes(), (box.lo == 0).tobytes()
+    starts = (box.lo % ROW_PERIOD).tobytes(), (box.lo == 0).tobytes()
     edges = tuple(np.minimum(box.extents[0], unit.brick).tolist())
     key = known.made_of[unit.nodes], edges, unit.band, *starts
     if key not in known.scratch:

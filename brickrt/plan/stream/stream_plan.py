@@ -20,7 +20,7 @@ from brickrt.plan.stream.band_plan import COLUMNS, BandPlan, Cuts, plan_band, pl
 from brickrt.plan.stream.band_range import BandRange, band_range
 from brickrt.plan.stream.band_schedule import BandSchedule, Network, schedule_parts, schedule_pass
 from brickrt.plan.stream.band_storage import (
-    SHORT,
+    SMALL_SAVED_SHARE,
     BandStorage,
     common_extents,
     store_pass,
@@ -48,9 +48,9 @@ from brickrt.plan.subgraph import Subgraph
 
 SAMPLED_BANDS = 48  # that are planned where all that follow are like the last, or more where they are short:
 SAMPLED_ROWS = 256
-UNLIKE = 6  # bands at the ends of a sweep that are unlike all others, and one of the others
-TOGETHER = 4  # numbers of strips of which samples are made at once
-PROBED = (7, 3)  # strips that are compared, none of which begins where halves or quarters do
+UNLIKE_BANDS = 6  # at the ends of a sweep, that are unlike all others, and one of the others
+STRIP_NUMBERS_AT_A_TIME = 4  # of which samples are made
+PROBED_STRIPS = (7, 3)  # that are compared: none begins where halves or quarters do
 AXIS = 2  # rows of images, planes of volumes
 
 
@@ -73,8 +73,8 @@ class Sweep:
         """Bands that do what no other does, about: each of them has tables."""
         ahead = self.schedule.ahead
         if self.new is None:
-            return max(ahead + UNLIKE, int(np.count_nonzero(self.like == np.arange(self.schedule.bands))))
-        return ahead + max(UNLIKE, math.ceil(self.new * (self.all_bands - ahead)))
+            return max(ahead + UNLIKE_BANDS, int(np.count_nonzero(self.like == np.arange(self.schedule.bands))))
+        return ahead + max(UNLIKE_BANDS, math.ceil(self.new * (self.all_bands - ahead)))
 
     @property
     def all_bands(self) -> int:
@@ -223,7 +223,7 @@ class StreamPlanner:
         return max((graph.types[name].shape[swept.axes.of(name)] for name in ends), default=0)
 
     def stream_plan(
-        self, rows: int, strips: tuple[int, ...] = (), sample: bool = False, saved: float = SHORT
+        self, rows: int, strips: tuple[int, ...] = (), sample: bool = False, saved: float = SMALL_SAVED_SHARE
     ) -> StreamPlan:
         """The sweeps in bands of `rows` rows, the last pass in so many `strips` along the axes behind the rows; `saved`
         as `store_pass` has it.
@@ -283,7 +283,9 @@ class StreamPlanner:
         most = self._most(rows) if sample else None
         if sample and most is not None and strips in self._expected:
             at = self._expected.index(strips)
-            numbers = [one for one in self._expected[at : at + TOGETHER] if (rows, one) not in self._samples]
+            numbers = [
+                one for one in self._expected[at : at + STRIP_NUMBERS_AT_A_TIME] if (rows, one) not in self._samples
+            ]
             self._schedule_together(number, rows, numbers, most)
             return self._samples[key]
         parts = strip_parts(self.plan.graph, self.network.swept, strips, self._standing if sample else "each")
@@ -320,8 +322,8 @@ class StreamPlanner:
         """Which strips stand for all others: the one in the middle, unless one holds more columns, as where an image
         is mirrored: then each stands for itself."""
         graph, swept = self.plan.graph, self.network.swept
-        parts = [part for part, _ in strip_parts(graph, swept, PROBED, "each")]
-        middle, beside = inner_strips(graph, swept, PROBED)
+        parts = [part for part, _ in strip_parts(graph, swept, PROBED_STRIPS, "each")]
+        middle, beside = inner_strips(graph, swept, PROBED_STRIPS)
         for extents in strip_extents(self.network, parts).values():
             usual, more = extents[middle], extents - extents[middle]
             unlike = more > np.maximum(usual // 8, COLUMNS)

@@ -13,7 +13,7 @@ from itertools import product
 from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Shape
-from brickrt.plan.cost.constants import HIDDEN, UNEVEN_TILES
+from brickrt.plan.cost.constants import UNEVEN_TILES, UNHIDDEN_SHARE
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.roofline import overlapped_us, read_us
 from brickrt.plan.cost.tile_products import TILE_BLOCKS, TileWork, column_dim
@@ -36,7 +36,7 @@ def tile_brick(cost: CostModel, k: int, most: int) -> Shape:
         reads = own * first + (rounds - own) * again
         arithmetic = rounds * (work.box_us(brick) + max(0.0, after) * math.prod(brick))
         waits = 1 + UNEVEN_TILES / rounds * (device.cores > 1)
-        return overlapped_us(arithmetic, reads, HIDDEN) * waits + rounds * device.task_overhead_us
+        return overlapped_us(arithmetic, reads, UNHIDDEN_SHARE) * waits + rounds * device.task_overhead_us
 
     bricks = product(*_edges(cost, k, 2 * most - 1))
     return min((brick for brick in bricks if brick_count(out, brick) < 2 * most), key=modelled)

@@ -15,7 +15,7 @@ from brickrt.plan.cost.conv_algorithms import added_bytes, choose_algorithms, po
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.cost.product_counts import peak_ratio, peak_work
 from brickrt.plan.cost.strassen import product_us
-from brickrt.plan.cost.tile_products import SHARE, TILES, TileWork, tiles_us
+from brickrt.plan.cost.tile_products import CONSTANT_TIME_SHARE, TILES, TileWork, tiles_us
 from brickrt.plan.tiling.tile_bricks import tile_brick
 from tests.plan.tiling.test_layer_tiles import SERVER
 from tests.support.graphs.plan_graphs import Sketch
@@ -117,7 +117,7 @@ def test_products_that_a_model_computes_in_float16_take_half_of_the_time():
     assert added_bytes(halves.nodes[0].op, TILES, halves.ins(halves.nodes[0])[1]) == 0
 
 
-@pytest.mark.parametrize(("kinds", "share"), [(("float32",) * 2, SHARE), ((BFLOAT16,) * 2, 1.0)])
+@pytest.mark.parametrize(("kinds", "share"), [(("float32",) * 2, CONSTANT_TIME_SHARE), ((BFLOAT16,) * 2, 1.0)])
 def test_float32_is_computed_in_tiles_where_vectors_take_half_as_long_again(kinds, share, monkeypatch):
     graph, layouts = network(MatMul(), (1, 256, 768), (768, 768), kinds)
     vectors = product_us(graph, graph.nodes[0], DEVICE, None, 0)

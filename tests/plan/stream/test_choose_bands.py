@@ -10,10 +10,10 @@ from brickrt import zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.stream import stream_plan
 from brickrt.plan.stream.band_schedule import schedule_pass
-from brickrt.plan.stream.band_storage import LONG, SHORT, common_extents
+from brickrt.plan.stream.band_storage import LARGE_SAVED_SHARE, SMALL_SAVED_SHARE, common_extents
 from brickrt.plan.stream.choose_bands import (
     HEIGHTS,
-    SAMPLING,
+    SAMPLING_BYTES,
     SHORT_ROW,
     Candidate,
     MemoryLimit,
@@ -131,7 +131,7 @@ def test_tables_that_are_many_are_those_of_few_bands(monkeypatch: pytest.MonkeyP
     plans = [network.stream_plan(rows, least.plan.strips, sample=True) for rows in (1, 2, 4, 8, 16, 32, 64)]
     slices = find_inplace_slices(network.plan)
     every, few = (
-        [project_stream(one, slices, 2, RUNTIME, SAMPLING, limit=limit) for one in plans] for limit in (None, 1)
+        [project_stream(one, slices, 2, RUNTIME, SAMPLING_BYTES, limit=limit) for one in plans] for limit in (None, 1)
     )
     assert least.memory.total <= min(one.total for one in few) < min(one.total for one in every)
     assert least.plan.rows == 1 and least.memory.held == LEAST_HELD and every[0].held is None
@@ -168,13 +168,13 @@ def test_samples_take_what_all_bands_and_strips_take(name: str):
         some, every = (
             project_stream(network.stream_plan(rows, strips, sample), slices, 2, RUNTIME) for sample in (True, False)
         )
-        assert some.total <= every.total + SAMPLING and every.total <= some.total + SAMPLING
+        assert some.total <= every.total + SAMPLING_BYTES and every.total <= some.total + SAMPLING_BYTES
     with pytest.raises(TooLittleMemory) as refused:
         chosen(network, 1)
     least = -(-refused.value.least.memory.total // MIB)
     assert chosen(network, least).memory.total <= least * MIB
     with pytest.raises(TooLittleMemory):
-        chosen(network, least - SAMPLING // MIB - 2)
+        chosen(network, least - SAMPLING_BYTES // MIB - 2)
 
 
 @pytest.mark.parametrize(("name", "size"), [("unet", 512), ("nafnet", 512)])
@@ -198,7 +198,7 @@ def test_the_strip_in_the_middle_stands_for_those_of_volumes_too():
     assert len(some.sweeps) == 1 and some.sweeps[0].times == len(every.sweeps) == 9
     slices = find_inplace_slices(volume.plan)
     sampled, whole = (project_stream(one, slices, 2, RUNTIME).total for one in (some, every))
-    assert abs(whole - sampled) <= SAMPLING
+    assert abs(whole - sampled) <= SAMPLING_BYTES
     cuts = [strip_edges(volume.plan.graph, volume.network.swept, strips) for strips in _strips(volume)]
     assert len(set(cuts)) == len(cuts) > 5
 
@@ -225,7 +225,9 @@ def test_rows_that_are_kept_alike_are_looked_at_once():
     """Layers of pixels keep no rows: what is ready for two ways of keeping them is the same."""
     network = model([node("Relu", "x", "a"), node("Sigmoid", "a", "y")], [tensor("x", [1, 3, 512, 512])])
     swept = planner_of(plan_of(network))
-    short, long = (swept.stream_plan(8, (2,), sample=True, saved=saved).sweeps for saved in (SHORT, LONG))
+    short, long = (
+        swept.stream_plan(8, (2,), sample=True, saved=saved).sweeps for saved in (SMALL_SAVED_SHARE, LARGE_SAVED_SHARE)
+    )
     assert len(short) == len(long) and all(a is b for a, b in zip(short, long, strict=True))
 
 

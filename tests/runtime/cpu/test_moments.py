@@ -37,7 +37,7 @@ SIGNALS = st.tuples(st.integers(1, 2), st.integers(1, 20), st.integers(1, 3000))
 @pytest.fixture(autouse=True, scope="module")
 def rows_of_any_length() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(split_moments, "SHORTEST", 1)
+        patch.setattr(split_moments, "SHORTEST_ROW", 1)
         yield
 
 

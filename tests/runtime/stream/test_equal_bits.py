@@ -22,7 +22,7 @@ from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.partial_moments import PartialMoments
 from brickrt.plan.cost.strassen import PAIRED
 from brickrt.plan.stream import band_plan
-from brickrt.plan.stream.band_storage import LONG, SHORT
+from brickrt.plan.stream.band_storage import LARGE_SAVED_SHARE, SMALL_SAVED_SHARE
 from brickrt.runtime.cpu import page_moves
 from brickrt.runtime.cpu.page_moves import PageMover
 from brickrt.zoo.networks import resnet50
@@ -43,7 +43,7 @@ def check_equal(network: onnx.ModelProto, rows: int, threads: int, refused: bool
     """In bands of `rows` rows, with memory overwritten before each, the bits are those of the network run whole."""
     plan, inputs = plan_of(network, threads=threads), random_inputs(network)
     try:
-        stream = planner_of(plan).stream_plan(rows, saved=LONG if threads % 2 else SHORT)
+        stream = planner_of(plan).stream_plan(rows, saved=LARGE_SAVED_SHARE if threads % 2 else SMALL_SAVED_SHARE)
     except BrickError:
         assume(not refused)
         raise

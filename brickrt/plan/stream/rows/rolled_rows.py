@@ -18,7 +18,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.move import Concat, Take
 
-FEW = 4  # times as many rows as a part has, what it is of has at least
+LEAST_ROWS_PER_PART_ROW = 4  # of what the part is of
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ def _first_row(graph: Graph, axes: Mapping[str, int], name: str, reader: Node) -
     if not isinstance(op, Take) or axis is None or axes.get(source) != axis:
         return None
     table, others = op.tables[axis], [t for at, t in enumerate(op.tables) if at != axis]
-    few = table is not None and 0 < FEW * len(table) <= graph.types[source].shape[axis]
+    few = table is not None and 0 < LEAST_ROWS_PER_PART_ROW * len(table) <= graph.types[source].shape[axis]
     if table is None or not few or any(t is not None for t in others):
         return None
     return table[0] if table == tuple(range(table[0], table[0] + len(table))) else None

@@ -19,7 +19,7 @@ from brickrt.plan.geometry.halo import needed_boxes
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.subgraph import Subgraph
 
-GROWN = 4  # scores have at least so many times the elements of their factors
+SCORES_GROWTH = 4  # over the elements of their factors, at least
 SCORE_BYTES = 2**24  # of a task's scores, and of each tensor like them, but at least the first number of queries
 QUERIES = (8, 32, 128)  # and at most the second, of many channels the third: each task reads all keys and values
 CHANNELS = 4  # to a query, of tasks with so many
@@ -53,7 +53,7 @@ def _keys(graph: Graph, node: Node, axes: RowAxes) -> str:
     factors = node.inputs[:2]
     if not isinstance(node.op, MatMul) or not {node.output, *factors} <= axes.axes.keys():
         return ""
-    large = graph.out(node).size > GROWN * sum(graph.types[name].size for name in factors)
+    large = graph.out(node).size > SCORES_GROWTH * sum(graph.types[name].size for name in factors)
     whole = [name for i, name in enumerate(factors) if axes.needs_all(graph, node, i)]
     return whole[0] if large and len(whole) == 1 else ""
 
@@ -61,7 +61,7 @@ def _keys(graph: Graph, node: Node, axes: RowAxes) -> str:
 def _until_result(graph: Graph, first: int) -> tuple[int, ...]:
     """The nodes from the scores to the first tensor that is no larger than they were made of, of which nothing else is
     read outside; empty where there is none."""
-    small = graph.out(graph.nodes[first]).size // GROWN
+    small = graph.out(graph.nodes[first]).size // SCORES_GROWTH
     made, nodes = {graph.nodes[first].output}, [first]
     left = set(graph.consumers.get(graph.nodes[first].output, ()))  # readers that are not among them yet
     while left and not made & set(graph.outputs):
