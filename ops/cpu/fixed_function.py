@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from brickrt.ops.cpu.compile import LoadedObjects
 
 _HOST = Isa(1, 16)  # LLVM finds the processor's name and features
-_KEPT: list[LoadedObjects] = []  # the owners of the functions' code
+_KEPT_CODE: list[LoadedObjects] = []  # the owners of the functions' code
 
 
 def fixed_function(text: str, name: str, *args: type, ret: type) -> Callable[..., int] | None:
@@ -54,5 +54,5 @@ def _loaded(text: str) -> LoadedObjects:
 
     library = LoadedObjects()
     library.add(to_object(text, _HOST))
-    _KEPT.append(library)
+    _KEPT_CODE.append(library)
     return library

@@ -13,7 +13,7 @@ NARROW_DOUBLE_PUMPED = frozenset({"znver1"})  # the same of 256 bits
 ONE_MULTIPLIER = frozenset({"haswell", "broadwell", "znver1", "znver2"})
 """Processors, as LLVM names them, that have one unit for products of integers and several for their sums."""
 
-NARROW = 8  # float32 lanes of a vector of AVX2
+AVX2_LANES = 8  # of float32
 FEW_REGISTERS = 16  # vector registers that the sums of a tile leave no room in for what is loaded early
 AMX_FEATURES = "+amx-tile", "+amx-int8", "+amx-bf16"  # as LLVM names them
 
@@ -57,7 +57,7 @@ class Isa:
     def pairs_bytes(self) -> bool:
         """Whether products of bytes are faster with half as many multiplications and more additions
         (`products/words/paired_bytes.py`)."""
-        return self.lanes == NARROW and self.cpu in ONE_MULTIPLIER and not self.multiplies_bytes
+        return self.lanes == AVX2_LANES and self.cpu in ONE_MULTIPLIER and not self.multiplies_bytes
 
     @property
     def paces_weights(self) -> bool:
@@ -69,7 +69,7 @@ class Isa:
     def shares_chunks(self) -> bool:
         """Whether tiles of pixels share chunks of weights in L1 and ask for later ones at an even pace. By vectors of
         eight lanes tiles are small, so that all weights would come from L2 again and again."""
-        return self.paces_weights or self.lanes == NARROW
+        return self.paces_weights or self.lanes == AVX2_LANES
 
     @property
     def double_pumped(self) -> bool:

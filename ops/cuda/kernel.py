@@ -11,7 +11,7 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.cuda.operand import Operand
-from brickrt.ops.cuda.shared_memory import LEAST
+from brickrt.ops.cuda.shared_memory import LEAST_BLOCK_BYTES
 from brickrt.ops.registry import Registry
 
 Precision = Literal["fp32", "tf32"]
@@ -37,7 +37,7 @@ class Kernel(ABC):
     packed: tuple[bool, ...]
     precision: Precision = "fp32"
     largest: tuple[int, ...] = ()
-    most_shared: int = LEAST
+    most_shared: int = LEAST_BLOCK_BYTES
 
     headers: ClassVar[tuple[str, ...]] = ()  # of ops/cuda, that the function needs beside portable.cuh
 
@@ -92,7 +92,7 @@ def make_kernel(
     packed: Sequence[bool],
     precision: Precision = "fp32",
     largest: Sequence[int] = (),
-    most_shared: int = LEAST,
+    most_shared: int = LEAST_BLOCK_BYTES,
 ) -> Kernel:
     """The kernel of an operator. Raises LookupError where none takes these operands."""
     family = _REGISTRY.chooser(op)(op, tuple(ins), out)

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import numpy as np
 
-SMALL = 0.46875
+ERF_SPLIT = 0.46875
 # erfc is below half a unit in the last place of 1 from here on.
-LARGE = 6.0
+ERF_TOP = 6.0
 
-# erf(x) = x P(x²)/Q(x²) for |x| ≤ SMALL; highest power first.
+# erf(x) = x P(x²)/Q(x²) for |x| ≤ ERF_SPLIT; highest power first.
 SMALL_P = (
     1.85777706184603153e-1,
     3.16112374387056560e0,
@@ -22,7 +22,7 @@ SMALL_P = (
 )
 SMALL_Q = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
 
-# erfc(x) = exp(-x²) P(x)/Q(x) for SMALL ≤ x ≤ 4, and close enough for 1 - erfc(x) up to LARGE.
+# erfc(x) = exp(-x²) P(x)/Q(x) for ERF_SPLIT ≤ x ≤ 4, and close enough for 1 - erfc(x) up to ERF_TOP.
 MIDDLE_P = (
     2.15311535474403846e-8,
     5.64188496988670089e-1,
@@ -50,8 +50,8 @@ MIDDLE_Q = (
 def erf(x: np.ndarray) -> np.ndarray:
     """The error function in float64; NaN stays NaN."""
     x = np.asarray(x, np.float64)
-    size = np.minimum(np.abs(x), LARGE)
+    size = np.minimum(np.abs(x), ERF_TOP)
     middle = 1.0 - np.exp(-size * size) * np.polyval(MIDDLE_P, size) / np.polyval(MIDDLE_Q, size)
-    square = np.minimum(size, SMALL) ** 2
+    square = np.minimum(size, ERF_SPLIT) ** 2
     small = x * (np.polyval(SMALL_P, square) / np.polyval(SMALL_Q, square))
-    return np.where(size <= SMALL, small, np.copysign(middle, x))
+    return np.where(size <= ERF_SPLIT, small, np.copysign(middle, x))

@@ -18,7 +18,7 @@ from brickrt.ops.cpu.emit.llvm_types import I1, I64, PTR, Index
 from brickrt.ops.cpu.emit.sizes import Size
 
 L1_BYTES = 1 << 15
-AHEAD = 10 << 10  # bytes: as much as is read while a line comes from L2
+BYTES_AHEAD = 10 << 10  # as much as is read while a line comes from L2
 FIRST_PIXELS = PIXEL_TILES * CHANNEL_TILES  # the number of a register, behind those of sums
 FIRST_WEIGHTS = FIRST_PIXELS + PIXEL_TILES
 
@@ -262,11 +262,11 @@ class AmxBody:
         f.set(later, f.address(at, f.mul(pace, ASKS), BYTE))
 
     def bring_near(self, tile: ir.Value, blocks: int) -> None:
-        """Asks for the lines that lie AHEAD of a part of weights, in a stream that L1 does not hold. Where weights have
-        one part, that takes as long as it saves."""
+        """Asks for the lines that lie BYTES_AHEAD beyond a part of weights, in a stream that L1 does not hold. Where
+        weights have one part, that takes as long as it saves."""
         if self.k.factors.weight_parts > 1 and blocks * self.k.block_bytes > L1_BYTES:
             for line in range(ROWS):
-                self.f.prefetch(tile, AHEAD + line * ROW_BYTES, BYTE)
+                self.f.prefetch(tile, BYTES_AHEAD + line * ROW_BYTES, BYTE)
 
     def paced(self, total: Index, blocks: int) -> Index:
         """Lines of the next stream of weights that each step of a group of tiles asks for: those of a step come while

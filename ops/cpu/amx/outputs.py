@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.gather import Chunk
 from brickrt.ops.cpu.amx.recompute_sums import Again, sums_at
-from brickrt.ops.cpu.amx.scheme import TOGETHER, AmxScheme
+from brickrt.ops.cpu.amx.scheme import OUTPUTS_AT_A_TIME, AmxScheme
 from brickrt.ops.cpu.amx.sizes import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
@@ -93,16 +93,16 @@ class Outputs:
         f.set(self.row, f.b.select(ends, f.b.add(row, I64(1)), row))
 
     def several(self, number: Index, count: Index, row: Index, column: Index) -> None:
-        """`count` outputs from one on: TOGETHER at a time, then single ones."""
+        """`count` outputs from one on: OUTPUTS_AT_A_TIME, then single ones."""
         f, chunk = self.f, self.chunk
         (z, y, x) = chunk.first
         start = [z, f.add(y, row), f.add(x, column)]
         if self.again is not None:
             self.again.mend(self.sums(number, 0), count, self.within, chunk.batch, self.blocks[0], start)
         self.epilogue.locate(self.k.view.index(f, chunk.batch, channel, start) for channel in self.blocks)
-        whole = f.mul(f.div(count, TOGETHER), TOGETHER)
-        with f.loop(0, whole, TOGETHER) as at:
-            pixels = [[*start[:2], f.add(start[2], at, t)] for t in range(TOGETHER)]
+        whole = f.mul(f.div(count, OUTPUTS_AT_A_TIME), OUTPUTS_AT_A_TIME)
+        with f.loop(0, whole, OUTPUTS_AT_A_TIME) as at:
+            pixels = [[*start[:2], f.add(start[2], at, t)] for t in range(OUTPUTS_AT_A_TIME)]
             for j, within in enumerate(self.within):
                 with f.when(within):
                     self.together(j, f.add(number, at), pixels)
@@ -112,13 +112,13 @@ class Outputs:
                     self.vector(j, f.add(number, at), [*start[:2], f.add(start[2], at)])
 
     def together(self, block: int, number: Index, pixels: Sequence[Sequence[Index]]) -> None:
-        """TOGETHER vectors of outputs from `number` on. Bytes of images lie one behind the other."""
+        """OUTPUTS_AT_A_TIME vectors of outputs from `number` on. Bytes of images lie one behind the other."""
         f, k, channel = self.f, self.k, self.blocks[block]
         if k.cut or not (k.view.adjacent and k.epilogue.packs and k.out.strides[-1] == k.out.block == LANES):
             for t, pixel in enumerate(pixels):
                 self.vector(block, f.add(number, t), pixel)
             return
-        places = [self.sums(f.add(number, t), block) for t in range(TOGETHER)]
+        places = [self.sums(f.add(number, t), block) for t in range(OUTPUTS_AT_A_TIME)]
         values = [f.load(place, 0, k.sums, LANES) for place in places]
         indices = [k.view.index(f, self.chunk.batch, channel, pixel) for pixel in pixels]
         to = f.address(self.out, offset_of(f, k.out, indices[0]), k.out.dtype)

@@ -2,10 +2,10 @@
 weights that are kept in parts, from all of these).
 
 Parts of infinity are infinity and NaN, and any number times these is not finite either: so no output that reads one
-passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST and less, and in
-those of zero in a vector that has such sums. A vector is judged by its own sums, so bits do not depend on what else is
-computed. A box knows of a computed second factor its own columns alone, so there each lane is judged by itself, and
-sums of zero stay: they have lost products of parts below 2**-126 each.
+passes for a number. Tile registers count subnormal numbers as zero; that is lost in sums of LEAST_EXACT_MAGNITUDE and
+less, and in those of zero in a vector that has such sums. A vector is judged by its own sums, so bits do not depend on
+what else is computed. A box knows of a computed second factor its own columns alone, so there each lane is judged by
+itself, and sums of zero stay: they have lost products of parts below 2**-126 each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.amx.factors import UPPER
 from brickrt.ops.cpu.amx.gather import BYTE
-from brickrt.ops.cpu.amx.scheme import CHANNEL_TILES, TOGETHER, AmxScheme
+from brickrt.ops.cpu.amx.scheme import CHANNEL_TILES, OUTPUTS_AT_A_TIME, AmxScheme
 from brickrt.ops.cpu.amx.second_factors import second_factor
 from brickrt.ops.cpu.amx.sizes import LANES, ROW_BYTES, TILE_BYTES
 from brickrt.ops.cpu.amx.views import DIMS
@@ -26,7 +26,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, I64, PTR, Index, fill, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, POWER, greater, kept_lanes, magnitudes
 
-LEAST = (EXPONENT_OF_ONE - 90) << 23  # bits of the least magnitude that has not lost anything
+LEAST_EXACT_MAGNITUDE = (EXPONENT_OF_ONE - 90) << 23  # its bits: it has not lost anything
 INFINITE = (EXPONENT_OF_ONE + 128) * POWER
 F32, WORDS = np.dtype(np.float32), np.dtype(np.int32)
 
@@ -57,11 +57,11 @@ class Again:
             f.change(least, f.math("umin", f.read(least), less_one(f, size)))
             f.change(most, greater(f, f.read(most), size))
 
-        whole = f.mul(f.div(count, TOGETHER), TOGETHER)
+        whole = f.mul(f.div(count, OUTPUTS_AT_A_TIME), OUTPUTS_AT_A_TIME)
         for j, inside in enumerate(within):
             with f.when(inside):
-                with f.loop(0, whole, TOGETHER) as at:
-                    for t in range(TOGETHER):
+                with f.loop(0, whole, OUTPUTS_AT_A_TIME) as at:
+                    for t in range(OUTPUTS_AT_A_TIME):
                         look(f.add(at, t), j)
                 with f.loop(whole, count) as at:
                     look(at, j)
@@ -111,7 +111,7 @@ def less_one(f: FunctionEmitter, size: ir.Value) -> ir.Value:
 
 def suspects(f: FunctionEmitter, less: ir.Value, size: ir.Value) -> ir.Value:
     """The lanes whose magnitude, or that but one, belongs to sums that have lost something."""
-    tiny = f.b.icmp_unsigned("<", less, fill(less.type, LEAST))
+    tiny = f.b.icmp_unsigned("<", less, fill(less.type, LEAST_EXACT_MAGNITUDE))
     return f.b.or_(tiny, f.b.icmp_signed(">=", size, fill(size.type, INFINITE)))
 
 

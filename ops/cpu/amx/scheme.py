@@ -54,10 +54,10 @@ from brickrt.ops.types import Boxes
 
 PIXEL_TILES, CHANNEL_TILES = 2, 2  # tile registers of pixels and of output channels that are multiplied at a time
 PIXELS = PIXEL_TILES * ROWS
-TOGETHER = 4  # outputs that share what their addresses take
+OUTPUTS_AT_A_TIME = 4  # that share what their addresses take
 IMAGE_VIEWS: dict[type[Op], type[ImageView]] = {MatMul: MatMulLines, Conv: ConvImages, ConvTranspose: SpreadView}
 KEPT_BYTES = 1 << 19  # for the sums of a chunk while parts of K follow
-NARROW = 32  # columns of a chunk, at least
+LEAST_CHUNK_COLUMNS = 32
 
 
 @dataclass(frozen=True)
@@ -182,7 +182,7 @@ class AmxScheme(Kernel):
     def run(self) -> int:
         """Outputs that are finished in a step over K, so that those of a group take no more steps than there are."""
         steps = self.taps * self.units
-        return -(-PIXELS // (TOGETHER * steps)) * TOGETHER if self.sweeps == 1 else PIXELS
+        return -(-PIXELS // (OUTPUTS_AT_A_TIME * steps)) * OUTPUTS_AT_A_TIME if self.sweeps == 1 else PIXELS
 
     @property
     def joins_rows(self) -> bool:
@@ -238,7 +238,7 @@ class AmxScheme(Kernel):
     @property
     def narrow(self) -> int:
         """Columns of a chunk, at least, where a box has as many."""
-        return NARROW
+        return LEAST_CHUNK_COLUMNS
 
     # ---- weights: [tile of output channels][tap][unit of K][part][block][words][lanes], 1 KiB each block
 
@@ -276,7 +276,7 @@ class AmxScheme(Kernel):
     def workspace(self) -> int:
         """Sums, planes, what tiles read beyond the last plane, and sums that are kept."""
         (rows, columns), (down, across) = self.most_outputs, self.halos
-        narrow = (1 + down) * (min(columns, NARROW) + across)
+        narrow = (1 + down) * (min(columns, LEAST_CHUNK_COLUMNS) + across)
         pixels = int(min((rows + down) * (columns + across), max(narrow, self.plane_pixels)))
         area = (self.planes * pixels + PIXELS) * self.lines * self.pixel_bytes
         tile = (pixels + PIXELS) * self.kept_bytes

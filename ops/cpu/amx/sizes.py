@@ -66,11 +66,11 @@ BYTES = Factors(FACTORS[0], "tdpbusd", 1)
 PAIRS = Factors(BF16, "tdpbf16ps", 2)
 SPLIT = Factors(F32, "tdpbf16ps", 2, ((0, 2), (0, 1), (0, 0), (2, 0), (1, 0), (1, 1)))
 HALVES = Factors(F32, "tdpbf16ps", 2, ((2, 0), (1, 0), (1, 1), (0, 1), (0, 0)))
-SHORT = Factors(F32, "tdpbf16ps", 2, ((1, 0), (0, 0), (0, 1)), rounded=True)
+HALF_PRODUCT = Factors(F32, "tdpbf16ps", 2, ((1, 0), (0, 0), (0, 1)), rounded=True)
 FACTORS_OF = {FACTORS: BYTES, (BF16, BF16): PAIRS, (F32, F32): SPLIT, (F32, F16): HALVES}
 """By the types of both factors, which tiles multiply."""
 
 
 def factors_of(op: Product, first: np.dtype, second: np.dtype) -> Factors:
     """What factors of these types are in tiles."""
-    return SHORT if op.halves else FACTORS_OF[first, second]
+    return HALF_PRODUCT if op.halves else FACTORS_OF[first, second]

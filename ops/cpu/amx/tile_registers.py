@@ -8,10 +8,10 @@ from brickrt.ops.cpu.amx.sizes import ROW_BYTES, ROWS
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I8, VOID, vector_constant
 
-COUNT = 8
+REGISTER_COUNT = 8
 PALETTE = 1
 CONFIGURATION = bytes(
-    [PALETTE, *[0] * 15, *[ROW_BYTES, 0] * COUNT, *[0] * 16, *[ROWS] * COUNT, *[0] * 8]
+    [PALETTE, *[0] * 15, *[ROW_BYTES, 0] * REGISTER_COUNT, *[0] * 16, *[ROWS] * REGISTER_COUNT, *[0] * 8]
 )  # palette, bytes of a row of each register, rows of each
 
 

@@ -16,7 +16,7 @@ from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
 from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I8, I16, I32, fill, vector, zeros
-from brickrt.ops.cpu.isa import NARROW
+from brickrt.ops.cpu.isa import AVX2_LANES
 from brickrt.ops.expr import Apply, Const, Expr
 
 F32, U8 = np.dtype(np.float32), np.dtype(np.uint8)
@@ -24,7 +24,7 @@ UNITS = 1.5 * 2.0**23
 LARGEST = 255
 PACKS = {
     16: ("llvm.x86.avx512.packssdw.512", "llvm.x86.avx512.packuswb.512"),
-    NARROW: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
+    AVX2_LANES: ("llvm.x86.avx2.packssdw", "llvm.x86.avx2.packuswb"),
 }
 """Instructions that pack 32-bit integers to 16 bits and these to unsigned bytes, by lanes; both saturate."""
 
@@ -119,7 +119,7 @@ def _largest(f: FunctionEmitter, kind: ir.Type, zero: Zero) -> ir.Value:
 def _to_integers(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """The nearest integers, to even on a tie."""
     wide = vector(I32, x.type.count)
-    if x.type.count == NARROW:
+    if x.type.count == AVX2_LANES:
         return f.intrinsic("llvm.x86.avx.cvt.ps2dq.256", wide, x)
     all_lanes, current = I16(-1), I32(4)
     return f.intrinsic("llvm.x86.avx512.mask.cvtps2dq.512", wide, x, zeros(wide), all_lanes, current)

@@ -2,8 +2,8 @@
 
 |x| is brought to within π/4 of a multiple of π/2, whose three parts are subtracted one after the other: the first
 difference is exact. A polynomial for the sine or the cosine of what is left is chosen by the quadrant. Errors stay
-below 1.6 ulp. For elements above FAR, infinities and NaN, which are rare, the C library is called. All is done in each
-lane alone, so an element has the same bits in a vector of any length.
+below 1.6 ulp. For elements above LARGEST_ARGUMENT, infinities and NaN, which are rare, the C library is called. All is
+done in each lane alone, so an element has the same bits in a vector of any length.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from brickrt.ops.cpu.arithmetic.vector_math import ROUNDER, horner, lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I1, I32, fill, type_suffix, vector
 
-FAR = 1e5
+LARGEST_ARGUMENT = 1e5
 TWO_OVER_PI = 0.6366197466850281
 # The parts of π/2: the first ones are rounded down.
 HALF_PI = (1.570796251296997, 7.549789415861596e-08, 5.390302953474238e-15)
@@ -76,7 +76,7 @@ def _with_far(
     f: FunctionEmitter, name: str, x: ir.Value, near: Callable[[FunctionEmitter, ir.Value], ir.Value]
 ) -> ir.Value:
     """The C library's function in lanes that are far from 0 or no numbers, `near` in others."""
-    far = f.b.fcmp_unordered(">", f.math("fabs", x), fill(x.type, FAR))
+    far = f.b.fcmp_unordered(">", f.math("fabs", x), fill(x.type, LARGEST_ARGUMENT))
     found = f.variable(near(f, x))
     with f.when(_any(f, far)):
         f.change(found, f.b.select(far, libm(f, name, x), f.read(found)))

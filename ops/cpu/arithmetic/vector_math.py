@@ -18,7 +18,7 @@ from brickrt.ops.cpu.arithmetic.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_b
 from brickrt.ops.cpu.arithmetic.table_lookup import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
-from brickrt.ops.cpu.isa import NARROW
+from brickrt.ops.cpu.isa import AVX2_LANES
 
 Function: TypeAlias = Callable[[FunctionEmitter, ir.Value], ir.Value]
 # Added to a small float, this leaves the nearest whole number in the low bits.
@@ -179,7 +179,7 @@ def _log_edges(f: FunctionEmitter, x: ir.Value, inside: ir.Value) -> ir.Value:
 def polynomial(f: FunctionEmitter, x: ir.Value, coefficients: Sequence[float]) -> ir.Value:
     """Coefficients from the constant term up. By Horner's rule, or by vectors of eight lanes by Estrin's, in which
     operations wait less for each other: a core that does another one's work beside it looks few of them ahead."""
-    if lanes_of(x) == NARROW:
+    if lanes_of(x) == AVX2_LANES:
         return _in_pairs(f, x, [fill(x.type, c) for c in coefficients])
     return horner(f, x, coefficients)
 

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I8, I32, I64, fill, vector
 from brickrt.ops.cpu.isa import Isa
 
-WIDE = 64  # bytes of the largest registers
+LARGEST_REGISTER_BYTES = 64
 BYTE = np.dtype(np.uint8)
 
 Lookup = Callable[[ir.Value], ir.Value]
@@ -25,7 +25,7 @@ def byte_lookup(f: FunctionEmitter, place: ir.Value, isa: Isa, lanes: int) -> Lo
     begins."""
     if not isa.permutes_bytes or lanes == 1:
         return lambda index: _one_by_one(f, place, index, lanes)
-    quarters = [f.load(place, WIDE * k, BYTE, WIDE) for k in range(4)]
+    quarters = [f.load(place, LARGEST_REGISTER_BYTES * k, BYTE, LARGEST_REGISTER_BYTES) for k in range(4)]
     return lambda index: _permuted(f, quarters, index, lanes)
 
 
@@ -42,8 +42,8 @@ def _one_by_one(f: FunctionEmitter, place: ir.Value, index: ir.Value, lanes: int
 
 
 def _permuted(f: FunctionEmitter, quarters: list[ir.Value], index: ir.Value, lanes: int) -> ir.Value:
-    wide = f.shuffle(index, index, [k % lanes for k in range(WIDE)])
-    kind = vector(I8, WIDE)
+    wide = f.shuffle(index, index, [k % lanes for k in range(LARGEST_REGISTER_BYTES)])
+    kind = vector(I8, LARGEST_REGISTER_BYTES)
     halves = [
         f.intrinsic("llvm.x86.avx512.vpermi2var.qi.512", kind, low, wide, high)
         for low, high in (quarters[:2], quarters[2:])

@@ -21,7 +21,7 @@ POWER = 1 << MANTISSA  # from a magnitude to twice it
 NAN = (1 << 31) - 1  # the greatest of all, and all bits but the sign
 EXPONENT_OF_ONE = 127
 SPREAD = 4  # as a power of two, between values that are mixed: fast algorithms round in proportion to the largest
-MOST = 60  # as a power of two, of values whose sums of squares stay finite
+LARGEST_EXPONENT = 60  # of values whose sums of squares stay finite
 FOUR = 4  # vectors that are folded into one at a time
 Fold: TypeAlias = Callable[[ir.Value, ir.Value], ir.Value]
 
@@ -68,14 +68,14 @@ def lesser(f: FunctionEmitter, x: ir.Value, y: ir.Value) -> ir.Value:
 def must_not_mix(f: FunctionEmitter, most: ir.Value, least: ir.Value) -> ir.Value:
     """Whether the greatest and the least of magnitudes are too far from each other, or sums would not stay finite."""
     apart = f.b.icmp_signed(">", f.b.sub(most, least), I32(SPREAD * POWER))
-    return f.b.or_(apart, f.b.icmp_signed(">=", most, I32((EXPONENT_OF_ONE + MOST) * POWER)))
+    return f.b.or_(apart, f.b.icmp_signed(">=", most, I32((EXPONENT_OF_ONE + LARGEST_EXPONENT) * POWER)))
 
 
 def may_mix(f: FunctionEmitter, most: ir.Value, least: ir.Value) -> ir.Value:
     """Whether the greatest and the least of sums of squares, given as their bits, are near each other; NaN is not."""
     high, low = (f.b.bitcast(bits, FLOAT) for bits in (most, least))
     near = f.b.fcmp_ordered("<=", high, f.b.fmul(low, ir.Constant(FLOAT, 4.0**SPREAD)))
-    return f.b.and_(near, f.b.fcmp_ordered("<", high, ir.Constant(FLOAT, 4.0**MOST)))
+    return f.b.and_(near, f.b.fcmp_ordered("<", high, ir.Constant(FLOAT, 4.0**LARGEST_EXPONENT)))
 
 
 def greatest_lane(f: FunctionEmitter, x: ir.Value) -> ir.Value:

@@ -35,7 +35,7 @@ OPERATIONS: dict[str, Callable[[int, int], int]] = {
     "<": operator.lt,
     "==": operator.eq,
 }
-SAME = {"-": 0, "//": 1, "%": 0, "<": 0, "==": 1}
+RESULTS_OF_EQUALS = {"-": 0, "//": 1, "%": 0, "<": 0, "==": 1}
 """What operations give for a positive number and itself."""
 
 
@@ -83,8 +83,8 @@ class SizeTable:
         amount = int(OPERATIONS[word](a, b))
         if isinstance(p, int) and isinstance(q, int):
             return amount
-        if p == q and word in SAME:
-            return SAME[word]
+        if p == q and word in RESULTS_OF_EQUALS:
+            return RESULTS_OF_EQUALS[word]
         if word == "//" and (p == ("-", 0, q) or q == ("-", 0, p)):  # a positive number and its negative
             return -1
         if (word in "+-" and q == 0) or (word in ("*", "//") and q == 1):

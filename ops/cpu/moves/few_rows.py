@@ -18,7 +18,7 @@ from brickrt.ops.cpu.moves.spans import Mover, StridedMemory
 
 WORD = np.dtype(np.int32)
 BITS = 8  # of a byte
-WIDE = 16  # lanes of a vector of words that has masks for bytes too (AVX-512)
+AVX512_LANES = 16  # of a vector of words, that has masks for bytes too
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory
 
-MOST = 8
+MOST_LINES = 8
 """Lines; each output vector is put together from as many vectors, one shuffle for each."""
 
 
@@ -28,7 +28,7 @@ def lie_by_turns(few: CopyLoop, many: CopyLoop, many_stride: int) -> bool:
     if not (isinstance(few.size, int) and isinstance(many_stride, int)):
         return False
     rooms = few.src_room or few.dst_room or many.src_room or many.dst_room
-    return few.whole and not rooms and 1 < few.size <= MOST and many_stride == few.size
+    return few.whole and not rooms and 1 < few.size <= MOST_LINES and many_stride == few.size
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.index_arithmetic import is_folded
 from brickrt.ops.cpu.emit.llvm_types import I1, Index
-from brickrt.ops.cpu.moves.few_rows import WIDE, WORD, FewRows
+from brickrt.ops.cpu.moves.few_rows import AVX512_LANES, WORD, FewRows
 from brickrt.ops.cpu.moves.interleaved import Interleaved, lie_by_turns
 from brickrt.ops.cpu.moves.spans import CopyLoop, Mover, StridedMemory, longest, merge, strips, zero_of
 
@@ -98,7 +98,7 @@ class Tiles:
         a, b = self.across, self.along
         few = self.mover.dtype.itemsize == 1 and is_folded(rows) and rows <= WORD.itemsize and is_folded(a.lo)
         adjacent = a.lo == 0 and a.dst_room == b.dst == self.side
-        return few and adjacent and (columns == self.side or self.side == WIDE)
+        return few and adjacent and (columns == self.side or self.side == AVX512_LANES)
 
     def _read(self, src: StridedMemory, rows: Index, columns: Index) -> list[ir.Value]:
         """The tile's rows; zero where there is none."""

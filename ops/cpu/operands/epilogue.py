@@ -21,8 +21,8 @@ from brickrt.ops.operators.product import Product
 from brickrt.ops.types import TensorType
 
 LINE = 64  # bytes of a cache line
-MODEST = 2.0**30  # values below it are integers of 32 bits when they are rounded
-SHORT = 8  # operations of an epilogue that is written out for every vector; a loop applies longer ones
+INT32_BOUND = 2.0**30  # values below it are integers of 32 bits when they are rounded
+SHORT_EPILOGUE_OPERATIONS = 8  # it is written out for every vector; a loop applies longer ones
 
 
 def offset_of(f: FunctionEmitter, operand: Operand, index: Sequence[Index]) -> Index:
@@ -64,7 +64,7 @@ class Epilogue:
     @property
     def long(self) -> bool:
         """Whether a loop applies the expression rather than code for every vector."""
-        return self.expr is not None and effort(self.expr) > SHORT
+        return self.expr is not None and effort(self.expr) > SHORT_EPILOGUE_OPERATIONS
 
     @property
     def packs(self) -> bool:
@@ -114,7 +114,7 @@ class BoundEpilogue:
         byte = rounded_byte(e.expr)
         assert byte is not None and not isinstance(byte[1], Apply)
         floats = [replace(self, epilogue=replace(e, expr=byte[0])).apply(*each) for each in zip(values, indices)]
-        bounded = max(map(abs, bounds_of(byte[0]))) < MODEST
+        bounded = max(map(abs, bounds_of(byte[0]))) < INT32_BOUND
         return store_four(self.f, floats, byte[1], bounded)
 
     def each(self, sums: Sequence[Sequence[ir.Value]], finish: Callable[[Index, Sequence[ir.Value]], None]) -> None:

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.paired.row_scales import PairedFrame, RowScales, scaled_mat
 from brickrt.ops.cpu.paired.sums import plus
 
 LINE = 64  # bytes of a cache line
-TOGETHER = 2  # rows of a tile
+ROWS_AT_A_TIME = 2  # of a tile
 WIDENING = 2  # tiles of rows that widen the next block of columns
 
 
@@ -136,9 +136,9 @@ class PairedTile:
         f, k = self.f, self.k
         for part in PARTS:
             weights = {n: f.load(self.weights, f.add(at, n * k.lanes), self.read, k.lanes) for n in elements(part)}
-            for start in range(0, self.height, TOGETHER):
+            for start in range(0, self.height, ROWS_AT_A_TIME):
                 for n in part:
-                    for t, total in [*enumerate(self.sums)][start : start + TOGETHER]:
+                    for t, total in [*enumerate(self.sums)][start : start + ROWS_AT_A_TIME]:
                         element = partial(self.element, rows, t)
                         f.change(total, plus(f, f.read(total), n, element, weights))
 

@@ -27,12 +27,12 @@ class PairedFrame(StrassenFrame):
     k: PairedScheme
 
 
-LEAST, MOST = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled as they are
-ENLARGED = 90  # as a power of two, what smaller rows are multiplied by before they are squared
+LEAST_NORM, MOST_NORM = 2.0**-80, 2.0**100  # of sums of squares of rows that are scaled as they are
+ENLARGED_EXPONENT = 90  # of what smaller rows are multiplied by before they are squared
 LEAST_ENLARGED = 2.0**-20  # of these sums of squares: rows of 2**-100 are multiplied by all that float32 holds
 MANTISSA = 23  # bits
-TOGETHER = 4  # rows that are looked at side by side
-ROW_BITS = ir.IntType(TOGETHER)  # a bit for each of them
+ROWS_AT_A_TIME = 4  # that are looked at side by side
+ROW_BITS = ir.IntType(ROWS_AT_A_TIME)  # a bit for each of them
 
 
 @contextmanager
@@ -54,8 +54,8 @@ def scaled_matrices(body: PairedFrame) -> Iterator[list[Index]]:
 def in_range(body: PairedFrame, norm: ir.Value) -> ir.Value:
     """Whether rows with these sums of squares are scaled; NaN is not in the range."""
     b = body.f.b
-    low = b.fcmp_ordered(">=", norm, fill(norm.type, LEAST))
-    return b.and_(low, b.fcmp_ordered("<=", norm, fill(norm.type, MOST)))
+    low = b.fcmp_ordered(">=", norm, fill(norm.type, LEAST_NORM))
+    return b.and_(low, b.fcmp_ordered("<=", norm, fill(norm.type, MOST_NORM)))
 
 
 def again_directly(body: PairedFrame, row: Index, corner: Sequence[Index]) -> None:
@@ -79,8 +79,8 @@ class RowScales:
     def emit(self) -> None:
         """Some rows at a time, so that the second look at them finds them in L1. After the last one it comes again."""
         f, k = self.f, self.k
-        with f.loop(0, k.rows, TOGETHER) as row:
-            rows = [f.minimum(f.add(row, t), f.sub(k.rows, 1)) for t in range(TOGETHER)]
+        with f.loop(0, k.rows, ROWS_AT_A_TIME) as row:
+            rows = [f.minimum(f.add(row, t), f.sub(k.rows, 1)) for t in range(ROWS_AT_A_TIME)]
             starts = [k.view.row_offset(f, each) for each in rows]
             if k.chunks == 1:
                 self.measure(row, starts)
@@ -91,19 +91,19 @@ class RowScales:
 
     def put(self, values: ir.Value, at: Index, row: Index) -> None:
         """A number of each of the rows."""
-        self.f.store(values, self.body.work, self.f.add(at, row), self.body.dtype, TOGETHER)
+        self.f.store(values, self.body.work, self.f.add(at, row), self.body.dtype, ROWS_AT_A_TIME)
 
     def measure(self, row: Index, starts: Sequence[Index]) -> None:
         """The rows' sums of squares, what they are multiplied by, and what takes their sums back."""
         f, k = self.f, self.k
-        norms, shift = f.variable(self.norms(starts)), f.variable(zeros(ir.VectorType(I32, TOGETHER)))
+        norms, shift = f.variable(self.norms(starts)), f.variable(zeros(ir.VectorType(I32, ROWS_AT_A_TIME)))
         first = f.read(norms)
-        small = f.b.fcmp_ordered("<", first, fill(first.type, LEAST))
+        small = f.b.fcmp_ordered("<", first, fill(first.type, LEAST_NORM))
         with f.when(f.b.icmp_unsigned("!=", f.b.bitcast(small, ROW_BITS), ROW_BITS(0))):
-            second = self.norms(starts, 2.0**ENLARGED)
+            second = self.norms(starts, 2.0**ENLARGED_EXPONENT)
             found = f.b.and_(small, f.b.fcmp_ordered(">=", second, fill(second.type, LEAST_ENLARGED)))
             f.change(norms, f.b.select(found, second, first))
-            f.change(shift, f.b.select(found, fill(f.read(shift).type, 2 * ENLARGED), f.read(shift)))
+            f.change(shift, f.b.select(found, fill(f.read(shift).type, 2 * ENLARGED_EXPONENT), f.read(shift)))
         sizes, shifts = f.read(norms), f.read(shift)
         bits = f.b.bitcast(sizes, shifts.type)
         exponents = f.b.sub(f.b.ashr(bits, fill(bits.type, MANTISSA)), fill(bits.type, EXPONENT_OF_ONE))
@@ -135,8 +135,8 @@ class RowScales:
         return f.b.bitcast(f.b.shl(biased, fill(kind, MANTISSA)), ir.VectorType(FLOAT, kind.count))
 
     def added(self, vectors: Sequence[ir.Value]) -> ir.Value:
-        """The sums of the lanes of TOGETHER vectors, all added up in one order: always the first half and the second of
-        what belongs to a vector."""
+        """The sums of the lanes of ROWS_AT_A_TIME vectors, all added up in one order: always the first half and the
+        second of what belongs to a vector."""
         f, size, held = self.f, self.k.lanes, 1  # lanes of each of so many vectors that lie in one
         while size > 1:
             size //= 2

@@ -31,10 +31,10 @@ Scaled = Callable[[np.ndarray], "tuple[np.ndarray, np.ndarray] | None"]
 """Columns, scaled, and what takes them back; None where they cannot be."""
 
 SLICE = 1 << 18  # elements of `b` that are packed at a time
-WORKING = 8  # registers beside the sums of a tile: weights of four elements of K, and what is multiplied
+WORKING_REGISTERS = 8  # beside the sums of a tile: weights of four elements of K, and what is multiplied
 HEIGHTS = (24, 22, 20, 18, 17, 16, 14, 12)  # rows of tiles: fewer sums do not hide how long each takes
 TILE_ROWS = 0.5  # rows that take as long as beginning and ending a tile
-LARGEST = 15  # as a power of two, of the columns of `b`: no float16 is larger, and none loses bits
+LARGEST_EXPONENT = 15  # of the columns of `b`: no float16 is larger, and none loses bits
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
 
 
@@ -52,7 +52,7 @@ class PairedScheme(StrassenScheme):
     @property
     def most(self) -> int:
         """Rows of a register tile, at most."""
-        return self.isa.registers - WORKING
+        return self.isa.registers - WORKING_REGISTERS
 
     @property
     def tile_count(self) -> int:
@@ -73,7 +73,7 @@ class PairedScheme(StrassenScheme):
     def length(self) -> int:
         """That of a row of `a` once it is scaled, as a power of two: near that of columns whose elements are normally
         distributed."""
-        return LARGEST - 1 + round(math.log2(self.view.depth) / 2)
+        return LARGEST_EXPONENT - 1 + round(math.log2(self.view.depth) / 2)
 
     # ---- workspace, in elements: rows of a chunk, a tile, per row what belongs to it, sums of the chunks so far
 
@@ -207,12 +207,12 @@ def tile_height(rows: int, most: int) -> int:
 
 
 def scaled_columns(b: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """The columns of `b` times powers of two that bring their largest magnitudes to 2**LARGEST or up to twice that, and
-    what takes them back, float32: never a subnormal number, and 0 for columns of zeros, whose sums hold nothing but
-    rounding. None where they are not finite, or lose bits."""
+    """The columns of `b` times powers of two that bring their largest magnitudes to 2**LARGEST_EXPONENT or up to twice
+    that, and what takes them back, float32: never a subnormal number, and 0 for columns of zeros, whose sums hold
+    nothing but rounding. None where they are not finite, or lose bits."""
     if not np.isfinite(b).all():
         return None
     sizes = column_sizes(b.astype(F32))
-    back = np.where(sizes > 0, np.maximum(np.ldexp(sizes, -LARGEST), np.finfo(F32).tiny), 0).astype(F32)
+    back = np.where(sizes > 0, np.maximum(np.ldexp(sizes, -LARGEST_EXPONENT), np.finfo(F32).tiny), 0).astype(F32)
     scaled = (b / np.where(back > 0, back, 1)).astype(b.dtype)
     return (scaled, back) if np.array_equal(scaled * back, b) else None

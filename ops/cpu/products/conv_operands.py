@@ -13,7 +13,7 @@ from brickrt.ops.cpu.emit.llvm_types import PTR, Index, register_type, vector, z
 from brickrt.ops.cpu.products.conv_geometry import windows
 from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.register_tile import LoadWeight, PackedStream
-from brickrt.ops.cpu.products.rows.pace import AHEAD, Pace
+from brickrt.ops.cpu.products.rows.pace import CHUNKS_AHEAD, Pace
 from brickrt.ops.cpu.products.words.bfloat_dot import HALF_WORD, joined_words
 from brickrt.ops.cpu.products.words.choose_dot import word_dot
 from brickrt.ops.cpu.products.words.late_epilogue import LateEpilogue
@@ -136,7 +136,7 @@ class ConvOperands:
         steps, first = k.chunk_units * k.unit * k.taps, self.steps_before(place)
         step = f.sub(f.add(f.mul(q, k.taps * k.unit), f.mul(tap, channels)), first)
         stream = f.address(self.stream(place), f.mul(first, self.pace.width), k.weight_type)
-        return self.pace.asker(stream, k.weight_type, place.number, steps, step, AHEAD)
+        return self.pace.asker(stream, k.weight_type, place.number, steps, step, CHUNKS_AHEAD)
 
     def stream(self, place: TilePosition) -> ir.Value:
         """Where the packed weights of a tile begin."""

@@ -36,7 +36,7 @@ from brickrt.ops.types import Boxes
 
 STRAIGHT_CODE = 3
 """How much code a tile without a loop over channels is: LLVM looks at those beside it too."""
-LEAST, MOST = 16, 64
+LEAST_LATE_WORDS, MOST_LATE_WORDS = 16, 64
 """Words of K that a tile sums where outputs of the one before are finished meanwhile: fewer are not enough steps, and
 for more it costs as much as it saves, as it does for more than the first number where finishing is short."""
 ANY_ROW = (0, 0, 0, 0)
@@ -319,7 +319,11 @@ class ConvScheme(WeightedKernel):
             return False
         one = is_pointwise(self.op) and self.tile[0] == self.chunks == self.op.gate_parts == 1
         plain = self.packed[1] and not (self.few_outputs or self.walks_taps)
-        return one and plain and LEAST <= self.group_in <= (MOST if self.epilogue.long else LEAST)
+        return (
+            one
+            and plain
+            and LEAST_LATE_WORDS <= self.group_in <= (MOST_LATE_WORDS if self.epilogue.long else LEAST_LATE_WORDS)
+        )
 
     @property
     def packs_outputs(self) -> bool:

@@ -31,7 +31,7 @@ from brickrt.ops.cpu.products.conv_scheme import ANY_ROW, ConvScheme
 from brickrt.ops.cpu.products.groups.lane_groups import LaneGroups
 from brickrt.ops.cpu.products.groups.lane_inputs import LaneInputs, lane_inputs
 from brickrt.ops.cpu.products.live_taps import first_input, live_taps, tile_place, walked_taps, walked_tiles
-from brickrt.ops.cpu.products.row_tiles import FEW, PixelTile
+from brickrt.ops.cpu.products.row_tiles import FEW_SUMS, PixelTile
 from brickrt.ops.cpu.products.rows.short_rows import RowTiles
 from brickrt.ops.cpu.products.words.byte_dot import ByteDot
 from brickrt.ops.cpu.products.words.words import multiplies_integers
@@ -109,7 +109,7 @@ class DepthwiseKernel(ConvScheme):
         if self.group_in == 1:
             return 1, PIXELS if many else PIXELS // 2
         pixels = GROUP_PIXELS if many else PIXELS if self.shuffles else FEW_GROUP_PIXELS
-        pixels = min(pixels, FEW) if self.isa.double_pumped else pixels
+        pixels = min(pixels, FEW_SUMS) if self.isa.double_pumped else pixels
         return 1, max(1, pixels * 4 // (self.op.gate_parts * self.sums.itemsize))
 
     @property

@@ -13,7 +13,7 @@ from brickrt.ops.cpu.products.conv_scheme import ConvScheme
 from brickrt.ops.cpu.products.words.paired_bytes import PixelPairs
 from brickrt.ops.cpu.products.words.words import WORD
 
-TOGETHER = 4  # pixels whose blocks of eight channels a vector holds
+PIXELS_AT_A_TIME = 4  # whose blocks of eight channels a vector holds
 Ranges = Sequence[tuple[Index, Index]]
 
 
@@ -36,10 +36,10 @@ class ImagePairs:
         """All pixels of an image: four at a time, the last of them again, or one by one where there are fewer."""
         f, x = self.f, self.k.x
         with self.rows(n) as (row, first, count):
-            several = f.b.icmp_signed(">=", f.value(count), I64(TOGETHER))
-            with f.when(several), f.loop(0, count, TOGETHER) as i:
-                at = f.minimum(i, f.sub(count, TOGETHER))
-                self.group(f.address(row, f.mul(at, x.strides[-1]), x.dtype), f.add(first, at), TOGETHER)
+            several = f.b.icmp_signed(">=", f.value(count), I64(PIXELS_AT_A_TIME))
+            with f.when(several), f.loop(0, count, PIXELS_AT_A_TIME) as i:
+                at = f.minimum(i, f.sub(count, PIXELS_AT_A_TIME))
+                self.group(f.address(row, f.mul(at, x.strides[-1]), x.dtype), f.add(first, at), PIXELS_AT_A_TIME)
             with f.when(f.b.not_(several)), f.loop(0, count) as i:
                 self.group(f.address(row, f.mul(i, x.strides[-1]), x.dtype), f.add(first, i), 1)
 
@@ -62,8 +62,8 @@ class ImagePairs:
     def group(self, pixel: ir.Value, number: Index, count: int) -> None:
         """`count` pixels that lie side by side."""
         f, k, lanes = self.f, self.k, self.k.lanes
-        words = lanes // TOGETHER
-        mask = None if count == TOGETHER else f.tail_mask(words, lanes)
+        words = lanes // PIXELS_AT_A_TIME
+        mask = None if count == PIXELS_AT_A_TIME else f.tail_mask(words, lanes)
 
         def load(unit: Index) -> ir.Value:
             return f.load(pixel, f.mul(unit, k.x.strides[1]), WORD, lanes, mask)
@@ -77,7 +77,7 @@ class ImagePairs:
         sums = each[0]
         for other in each[1:]:
             sums = f.b.add(sums, other)
-        if count == TOGETHER:
-            f.store(sums, self.pairs.start, number, WORD, TOGETHER)
+        if count == PIXELS_AT_A_TIME:
+            f.store(sums, self.pairs.start, number, WORD, PIXELS_AT_A_TIME)
             return
         f.store(f.b.extract_element(sums, I32(0)), self.pairs.start, number, WORD)

@@ -11,7 +11,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, Index
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles, RowWindow
 
-MANY = 8
+LARGEST_CHECKED_STRIDE = 8
 
 
 def first_input(f: FunctionEmitter, window: RowWindow, x: Index) -> Index:
@@ -34,7 +34,7 @@ def live_taps(f: FunctionEmitter, window: RowWindow, extent_out: int, y: Index) 
     """Loop over the taps of an outer dimension that fall on the tensor: yields (tap, input index)."""
     k, s, d, pad = window.kernel, window.stride, window.dilation, window.pad
     if window.transposed:
-        congruent = d == 1 and s > MANY  # few of many taps meet a pixel of the input: every s-th one
+        congruent = d == 1 and s > LARGEST_CHECKED_STRIDE  # few of many taps meet a pixel of the input: every s-th one
         first = f.rem(f.add(y, pad), s) if congruent else 0
         with f.loop(first, k, s if congruent else 1) as tap:
             spread = f.sub(f.add(y, pad), f.mul(tap, d))

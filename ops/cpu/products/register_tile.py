@@ -11,16 +11,16 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, register_type, vector
 from brickrt.ops.cpu.emit.variables import Variable
-from brickrt.ops.cpu.isa import NARROW
+from brickrt.ops.cpu.isa import AVX2_LANES
 from brickrt.ops.cpu.products.words.word_dot import WordDot
 
 LoadWeight = Callable[[Index, int], ir.Value]  # (channel, block of the tile) → vector of output channels
 
 LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
-NEAR = 448  # multiply-adds between the weights in use and those prefetched into L1
+MULTIPLY_ADDS_AHEAD = 448  # between the weights in use and those prefetched into L1
 STEPS = 8  # channels in a step of the loop, where vectors have eight lanes: few registers leave room for nothing else
-FEWEST = 4  # multiply-adds of a step, of two pixels or more, that has loads to spare for prefetching
+FEWEST_MULTIPLY_ADDS = 4  # of a step, of two pixels or more, that has loads to spare for prefetching
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class PackedStream:
                 self.ask(f.add(first, n))
             return
         if self.exceeds_l1:
-            self._prefetch(self.base, f.add(first, NEAR // (blocks * pixels)), blocks, steps, near=True)
+            self._prefetch(self.base, f.add(first, MULTIPLY_ADDS_AHEAD // (blocks * pixels)), blocks, steps, near=True)
         if self.follows:
             behind = f.address(self.base, f.mul(self.channels, self.blocks * self.lanes), self.dtype)
             self._prefetch(behind, first, blocks, steps, near=False)
@@ -85,7 +85,7 @@ def whole_steps(f: FunctionEmitter, channels: Index, lanes: int) -> list[tuple[I
     """Loops over so many channels: from where, to where, and how many are one step. Twelve multiply-adds of eight lanes
     take six cycles, in which counting and prefetching would be a fifth of the instructions: as many as a core that
     does another one's work beside them has no room for."""
-    if lanes != NARROW:
+    if lanes != AVX2_LANES:
         return [(0, channels, 1)]
     whole = f.mul(f.div(channels, STEPS), STEPS)
     loops: list[tuple[Index, Index, int]] = [(0, whole, STEPS), (whole, channels, 1)]
@@ -148,7 +148,7 @@ class Accumulators:
         """
         f = self.f
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
-        spare = len(live) > 1 and self.blocks * len(live) >= FEWEST
+        spare = len(live) > 1 and self.blocks * len(live) >= FEWEST_MULTIPLY_ADDS
         stream = weight if isinstance(weight, PackedStream) and spare else None
         loops = whole_steps(f, channels, self.lanes) if self.dot is None else [(0, channels, 1)]
         for start, end, together in loops:

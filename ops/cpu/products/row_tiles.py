@@ -27,9 +27,9 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.types import Boxes
 
 L2_BYTES_PER_CYCLE = 20  # what streaming weights out of L2 reaches
-WIDEST = 512  # pixels of a row; longer ones are cut in tiles like it
-ALONE = 0.75  # of the registers, for the sums of a tile of one block: of more, LLVM spills some
-FEW = 12  # sums of a tile, on double-pumped processors, whose stores the next tile's multiply-adds hide
+WIDEST_ROW = 512  # pixels; longer ones are cut in tiles like it
+ONE_BLOCK_SHARE = 0.75  # of the registers, for the sums of a tile of one block: of more, LLVM spills some
+FEW_SUMS = 12  # of a tile, on double-pumped processors, whose stores the next tile's multiply-adds hide
 FLOAT32 = np.dtype(np.float32)
 MOST_TILES, MOST_TAPS = 24, 512
 """Different tiles of a row, and runs of taps of them all, that are written out: code for more takes seconds and
@@ -280,7 +280,7 @@ def common_cut(boxes: Boxes, dim: int, group: int, lanes: int) -> int:
 
 @lru_cache(maxsize=1 << 12)
 def choose_tile(
-    width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1, limit: int = WIDEST
+    width: int, blocks: int, align: int, isa: Isa, dtype: np.dtype = FLOAT32, parts: int = 1, limit: int = WIDEST_ROW
 ) -> tuple[int, int]:
     """(OB, T): blocks of output channels and most pixels of a register tile, at most `limit`, for rows of `width`
     pixels.
@@ -292,12 +292,12 @@ def choose_tile(
     A double-pumped processor does one a cycle, and has loads to spare: multiply-adds of one block that take their pixel
     from memory run at its peak, pixels loaded for several blocks do not quite.
     """
-    width = max(1, min(width, WIDEST))
+    width = max(1, min(width, WIDEST_ROW))
     registers = isa.registers // 2 if dtype.itemsize == 8 else isa.registers
-    alone = int(ALONE * registers)
+    alone = int(ONE_BLOCK_SHARE * registers)
     best = None
     for ob in sorted({parts * n for n in (1, 2, 3, 4, 6, 8)}):
-        most = min((registers - ob - 2) // ob, limit, max(1, FEW // ob) if isa.double_pumped else alone)
+        most = min((registers - ob - 2) // ob, limit, max(1, FEW_SUMS // ob) if isa.double_pumped else alone)
         if most < 1 or ob > max(blocks, 1) or (align and align % ob):
             continue
         widths = Counter(sizes(width, most))

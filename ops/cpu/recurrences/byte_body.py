@@ -29,7 +29,7 @@ from brickrt.ops.cpu.recurrences.body import F32, U8, RecurrenceBody, Tile, Time
 from brickrt.ops.cpu.recurrences.scheme import MIDDLES, RecurrenceScheme
 from brickrt.ops.operators.recurrence import BATCH
 
-LEAST = 2.0**-100  # what the largest element counts as where all are less, so that nothing is divided by zero
+LEAST_MAXIMUM = 2.0**-100  # what the largest element counts as where all are less, so that nothing is divided by zero
 SIGNLESS = 0x7FFFFFFF
 BITS = 8  # of a byte
 
@@ -70,7 +70,7 @@ class ByteRecurrenceBody(RecurrenceBody):
         """The largest magnitude of a state, by its bits: NaN is larger than all numbers."""
         f, k = self.f, self.k
         kind = vector(I32, k.lanes)
-        most = f.variable(f.b.bitcast(fill(vector(FLOAT, k.lanes), LEAST), kind))
+        most = f.variable(f.b.bitcast(fill(vector(FLOAT, k.lanes), LEAST_MAXIMUM), kind))
 
         def look(column: Index, mask: ir.Value | None = None) -> None:
             bits = f.b.bitcast(f.load(state, column, F32, k.lanes, mask), kind)

@@ -11,7 +11,7 @@ from brickrt.ops.cpu.reductions.reduce_plan import MergedDims
 from brickrt.ops.cpu.reductions.reduce_sweep import Place, moved_to
 from brickrt.ops.cpu.reductions.row_steps import RowSteps
 
-TOGETHER = 4  # pixels of a chunk that are mapped together, so that what they share is loaded once
+PIXELS_AT_A_TIME = 4  # of a chunk that are mapped together, so that what they share is loaded once
 
 
 class PixelChunk:
@@ -29,9 +29,9 @@ class PixelChunk:
         for number in range(len(self.buffers)):
             with f.loop(begin, end, lanes) as i:
                 self._reduce(number, f.minimum(i, f.sub(end, lanes)), begin)
-        with f.loop(begin, f.sub(end, TOGETHER - 1), TOGETHER) as i:
-            self._map([f.add(i, k) for k in range(TOGETHER)], begin)
-        with f.loop(f.sub(end, f.rem(f.sub(end, begin), TOGETHER)), end) as i:
+        with f.loop(begin, f.sub(end, PIXELS_AT_A_TIME - 1), PIXELS_AT_A_TIME) as i:
+            self._map([f.add(i, k) for k in range(PIXELS_AT_A_TIME)], begin)
+        with f.loop(f.sub(end, f.rem(f.sub(end, begin), PIXELS_AT_A_TIME)), end) as i:
             self._map([i], begin)
 
     def _reduce(self, number: int, first: Index, begin: Index) -> None:

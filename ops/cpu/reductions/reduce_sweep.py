@@ -21,7 +21,7 @@ from brickrt.ops.types import is_floating
 # Independent accumulators per output, where one output is swept at a time.
 PARTIALS = 4
 # Operations of an expression that need no help to overlap.
-LONG = 12
+BUSY_OPERATIONS = 12
 # Longest chain of roundings in a float sum: beyond, sums of sums.
 CHAIN = 64
 
@@ -64,7 +64,7 @@ class ReductionSweep:
     @property
     def busy(self) -> bool:
         """Whether the expression alone keeps the machine busy, so that more of it at a time gains nothing."""
-        return self.plan.op.pre is not None and effort(self.plan.op.pre) >= LONG
+        return self.plan.op.pre is not None and effort(self.plan.op.pre) >= BUSY_OPERATIONS
 
     @cached_property
     def partials(self) -> int:

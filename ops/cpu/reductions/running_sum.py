@@ -24,9 +24,9 @@ from brickrt.ops.operators.reduce import RunningSum
 from brickrt.ops.types import is_floating
 
 BLOCK = 32  # rows
-TOGETHER = 4  # rows that are added at a time
+ROWS_AT_A_TIME = 4
 COLUMNS = 1024  # of the rows that a worker has to itself: they stay in L1
-APART = COLUMNS + 64  # from one to the other: processors take what is a multiple of 4 KiB apart for the same place
+ROW_PITCH = COLUMNS + 64  # elements: processors take what is a multiple of 4 KiB apart for the same place
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class RunningSumKernel(Kernel):
     @property
     def workspace(self) -> int:
         """Two rows."""
-        return (APART + COLUMNS) * self.out.dtype.itemsize
+        return (ROW_PITCH + COLUMNS) * self.out.dtype.itemsize
 
     def emit(self, f: FunctionEmitter) -> None:
         """Some columns at a time."""
@@ -67,7 +67,7 @@ class _Columns:
     def __init__(self, k: RunningSumKernel, f: FunctionEmitter, at: Sequence[Index], columns: Index) -> None:
         self.k, self.f, self.at, self.columns, self.dtype = k, f, at, columns, k.out.dtype
         room = f.pointer(1 + len(k.ins) + k.extra_pointers)
-        self.block, self.before = room, f.address(room, APART, self.dtype)
+        self.block, self.before = room, f.address(room, ROW_PITCH, self.dtype)
 
     def emit(self, lo: Index, hi: Index) -> None:
         """Rows [lo, hi) of the box, and those that are added first."""
@@ -82,8 +82,8 @@ class _Columns:
                 f.b.icmp_signed("<=", f.value(end), f.value(count)),
             )
             with f.b.if_else(whole) as (together, alone):
-                with together, f.loop(begin, end, TOGETHER) as n:
-                    self._rows([self._row(f.add(n, k)) for k in range(TOGETHER)], True)
+                with together, f.loop(begin, end, ROWS_AT_A_TIME) as n:
+                    self._rows([self._row(f.add(n, k)) for k in range(ROWS_AT_A_TIME)], True)
                 with alone, f.loop(begin, f.minimum(end, count)) as n:
                     stored = f.b.icmp_signed(">=", f.value(n), f.value(begins))
                     with f.b.if_else(stored) as (inside, before):

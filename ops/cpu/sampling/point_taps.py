@@ -12,7 +12,7 @@ from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
 from brickrt.ops.cpu.sampling.channels_last import LANES
 
 SHARPNESS = -0.75  # of cubic interpolation
-FAR = float(1 << 22)
+FARTHEST_PIXEL = float(1 << 22)
 """Pixels beyond which a float32 does not tell places between pixels."""
 FLOATS = vector(FLOAT, LANES)
 STEPS = {"nearest": (0,), "linear": (0, 1), "cubic": (-1, 0, 1, 2)}
@@ -40,7 +40,7 @@ class PointTaps:
         if self.mode == "nearest":
             at = f.math("rint", at)
         if self.padding == "reflection":
-            at = self._between(at, fill(FLOATS, -FAR), fill(FLOATS, FAR))
+            at = self._between(at, fill(FLOATS, -FARTHEST_PIXEL), fill(FLOATS, FARTHEST_PIXEL))
             at = at if cubic else self._reflected(at)
         else:
             at = at if cubic or self.padding != "border" else self._between(at, self._all(0.0), self._last())

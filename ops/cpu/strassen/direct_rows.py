@@ -23,7 +23,7 @@ from brickrt.ops.cpu.products.register_tile import Accumulators
 from brickrt.ops.cpu.strassen.frame import StrassenFrame
 from brickrt.ops.cpu.strassen.sizes import part_rows, part_starts
 
-TOGETHER = 4  # blocks of columns, whose sums are added up side by side, at most
+MOST_BLOCKS_AT_A_TIME = 4  # of columns, whose sums are added up side by side
 
 
 class DirectRows:
@@ -75,7 +75,7 @@ class DirectRows:
         """A row of the box's outputs: zero before bias and epilogue unless `direct`."""
         f, k, frame = self.f, self.k, self.frame
         each = frame.group // k.lanes
-        together = min(TOGETHER, each)
+        together = min(MOST_BLOCKS_AT_A_TIME, each)
         first, last = (f.mul(end, each) for end in frame.groups())
         with f.loop(first, last, together) as block:
             column = f.mul(block, k.lanes)

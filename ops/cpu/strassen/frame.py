@@ -12,7 +12,7 @@ from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, Index, vector, zeros
 from brickrt.ops.cpu.emit.magnitudes import BITS
 from brickrt.ops.cpu.emit.sizes import greatest, is_equal, least
-from brickrt.ops.cpu.isa import NARROW
+from brickrt.ops.cpu.isa import AVX2_LANES
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
@@ -20,7 +20,7 @@ from brickrt.ops.cpu.strassen.first_factors import FirstFactors
 from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
-ASKED = 4  # steps of a product by vectors of eight lanes in which a line of later panels is prefetched
+STEPS_PER_REQUEST = 4  # of a product by vectors of eight lanes, for a line of later panels that is prefetched
 Masks = Sequence[ir.Value | None]  # per block of columns which lanes belong to the box, or whether the block does
 
 
@@ -185,17 +185,20 @@ class SevenProducts(SpilledTile, ABC):
         base = f.address(self.b, f.mul(number, k.panel_stride), frame.dtype)
         channels = PRODUCTS * k.part_depth
         prefetch = self.prefetches(number)
-        more, ask = (None, prefetch) if k.lanes == NARROW else (prefetch, None)
-        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, more, ask=ask, asked=ASKED)
+        more, ask = (None, prefetch) if k.lanes == AVX2_LANES else (prefetch, None)
+        panel = PackedStream(
+            f, base, frame.blocks, channels, frame.dtype, k.lanes, more, ask=ask, asked=STEPS_PER_REQUEST
+        )
         offsets = [t * k.sum_stride for t in range(self.count)]
         self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
 
     def prefetches(self, number: Index) -> Callable[[Index], None]:
         """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
         its share, and a line of the next product's rows. By vectors of eight lanes tiles have no time for so many: a
-        line of later panels is all that ASKED steps ask for, and the processor itself fetches what lies in L2."""
+        line of later panels is all that STEPS_PER_REQUEST steps ask for, and the processor itself fetches what lies in
+        L2."""
         f, k, frame = self.f, self.k, self.frame
-        narrow = k.lanes == NARROW
+        narrow = k.lanes == AVX2_LANES
         share, lines = self.evenly(number) if k.isa.paces_weights or narrow else self.early(number)
         rows = None if narrow else self.next_rows(number)
 

@@ -16,7 +16,7 @@ from brickrt.ops.cpu.winograd.tile_ranges import Suspects, TileRange
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
 PLACE = np.dtype(np.int64)
-AHEAD = 2  # tiles between the one in work and the one whose inputs are asked for
+TILES_AHEAD = 2  # between the one in work and the one whose inputs are asked for
 
 
 class InputTransform:
@@ -152,7 +152,7 @@ class InputTransform:
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
 
         rows = [f.address(start, r * sy, dtype) for r in range(down.n)]
-        ahead = across.after(AHEAD) * across.stride * self.strides[1]
+        ahead = across.after(TILES_AHEAD) * across.stride * self.strides[1]
         for row in rows:
             for c in range(across.n - across.m, across.n):  # tiles between have the others
                 f.prefetch(row, f.add(ahead, c * sx), dtype, near=False)

@@ -18,7 +18,7 @@ from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
 
-ASKED = 4  # steps between two requests for weights, of which few tiles of a group take large shares
+STEPS_PER_REQUEST = 4  # for weights, of which few tiles of a group take large shares
 
 
 class Products:
@@ -187,7 +187,7 @@ class Products:
             if ask:
                 ask(f.add(f.mul(c, k.lanes), lane))
 
-        stream = PackedStream(f, rows, k.ob, channels, dtype, k.lanes, ask=share, asked=ASKED)
+        stream = PackedStream(f, rows, k.ob, channels, dtype, k.lanes, ask=share, asked=STEPS_PER_REQUEST)
         start = f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype)
         offsets = [t * k.lanes for t in range(acc.pixels)]
         acc.multiply_add(start, offsets, 1, channels, stream if ask else weight)

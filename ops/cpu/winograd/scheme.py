@@ -50,7 +50,7 @@ from brickrt.ops.cpu.winograd.transforms import (
 )
 from brickrt.ops.operators.conv import Conv
 
-ROOMY = 32  # blocks of channels that there is always room for
+ROOMY_BLOCKS = 32  # of channels, that there is always room for
 RAW_CHANNELS, PACED_RAW_CHANNELS = 32, 64  # of the input, whose weights are transformed at a time
 FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
@@ -170,7 +170,7 @@ class WinogradScheme(WeightedKernel):
             return self.decided[2]
         near = is_near(self.weight_bytes, self.isa.registers) and (self.transforms_once or not self.raw)
         tiles = self.most if near else most_blocks(self.isa.registers) * self.most
-        return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY, self.shape_class[4])))
+        return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY_BLOCKS, self.shape_class[4])))
 
     @property
     def t(self) -> int:

@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from brickrt.ops.cpu.isa import FEW_REGISTERS
 
-NEAR = 1 << 20  # bytes that transformed weights may take to stay close to a core
-WHOLE = 5 << 20  # the same of weights that a kernel transforms all at once, which then stay in a cache that cores share
+NEAR_WEIGHT_BYTES = 1 << 20  # that transformed weights may take to stay close to a core
+WHOLE_WEIGHT_BYTES = 5 << 20  # the same where a kernel transforms all at once: they stay in a cache that cores share
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
 PAIRED = 3  # before the run, for products with paired channels (`paired/products.py`)
 PAIRED_ONCE = 4  # for each box, for such products
@@ -16,9 +16,9 @@ INTEGERS = 5  # for each group of tiles, in integers (`integers/products.py`)
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
 LATENCY = 8  # multiply-adds that must be under way at a time
-STEP = 0.25  # cycles that a step of a register tile takes beside its multiply-adds, for a block of channels
-WEIGHTS = 9.0  # cycles until a vector of weights has come from memory
-SHOWN = 0.2  # share of the shorter of both that the longer does not hide
+STEP_CYCLES = 0.25  # of a step of a register tile beside its multiply-adds, for a block of channels
+WEIGHTS_CYCLES = 9.0  # until a vector of weights has come from memory
+UNHIDDEN_SHARE = 0.2  # of the shorter of both, which the longer does not hide
 SHARED_TILES = 24  # tiles in all planes together that make a sweep over weights further away worth while
 
 
@@ -35,7 +35,7 @@ class Sizes:
 def is_near(weight_bytes: int, registers: int) -> bool:
     """Whether transformed weights stay so close to a core that each register tile reads them anew. Tiles of few
     registers read them so often that a group shares them, whatever they are."""
-    return weight_bytes <= NEAR and registers > FEW_REGISTERS
+    return weight_bytes <= NEAR_WEIGHT_BYTES and registers > FEW_REGISTERS
 
 
 def most_blocks(registers: int) -> int:
@@ -46,7 +46,7 @@ def most_blocks(registers: int) -> int:
 def transforms_once(weight_bytes: int, paced: bool) -> bool:
     """Whether a kernel that transforms weights while it runs does so once for a box, not for each group of tiles. On
     processors that ask for weights at an even pace, caches that cores share are too slow to keep them."""
-    return weight_bytes <= (NEAR if paced else WHOLE)
+    return weight_bytes <= (NEAR_WEIGHT_BYTES if paced else WHOLE_WEIGHT_BYTES)
 
 
 def choose_sizes(
@@ -74,7 +74,7 @@ def choose_sizes(
         return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
     if near:
         return Sizes(t, t, 1)
-    group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR else 3)
+    group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR_WEIGHT_BYTES else 3)
     return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
 
 
@@ -87,7 +87,7 @@ def _paced_sizes(tiles: int, planes: int, ob: int, registers: int) -> Sizes:
         blocks, most = -(-tiles // t), most_blocks(registers) * counts[0] // t
         each = -(-blocks // -(-blocks // most))
         run = min(planes, max(1, SHARED_TILES // (t * each)))
-        step = run * (max(t * ob, LATENCY) / (2 * ob) + STEP)
+        step = run * (max(t * ob, LATENCY) / (2 * ob) + STEP_CYCLES)
         cycles = blocks // each * _beside_weights(each * step)
         cycles += _beside_weights(blocks % each * step) if blocks % each else 0.0
         tries.append((cycles / run, -t, Sizes(t, t * each, run)))
@@ -96,7 +96,7 @@ def _paced_sizes(tiles: int, planes: int, ob: int, registers: int) -> Sizes:
 
 def _beside_weights(products: float) -> float:
     """Cycles of a group's products while its weights come."""
-    return max(products, WEIGHTS) + SHOWN * min(products, WEIGHTS)
+    return max(products, WEIGHTS_CYCLES) + UNHIDDEN_SHARE * min(products, WEIGHTS_CYCLES)
 
 
 def register_tiles(ob: int, registers: int, paired: bool = False) -> list[int]:

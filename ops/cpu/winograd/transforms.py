@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import fill
-from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, MOST
+from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, LARGEST_EXPONENT
 from brickrt.ops.cpu.winograd.axes import Axes, Axis
 
 TINY = np.finfo(np.float32).tiny
@@ -91,7 +91,7 @@ def _transform(both: np.ndarray, filters: np.ndarray, out: np.ndarray) -> None:
 def must_not_transform(w: np.ndarray) -> np.ndarray:
     """[1] where weights are not finite, or so large that sums of them may not be; else [0]. Of their type."""
     largest = max(w.max(initial=0), -w.min(initial=0)) if np.isfinite(w).all() else np.inf
-    return np.array([float(largest) >= 2.0**MOST], w.dtype)
+    return np.array([float(largest) >= 2.0**LARGEST_EXPONENT], w.dtype)
 
 
 def plane_sizes(axes: Axes) -> np.ndarray:

@@ -13,7 +13,7 @@ OPERATIONS = frozenset(
     "neg abs sqrt exp log sin cos tan tanh erf sigmoid floor ceil reciprocal add sub mul div pow max min".split()
 )
 COMMUTATIVE = frozenset("add mul max min".split())
-LATER = ("step", "tensor", "scalar")  # cuDNN takes no first operand that broadcasts to the second
+OPERAND_ORDER = ("step", "tensor", "scalar")  # cuDNN takes no first operand that broadcasts to the second
 
 
 def steps_of(bias: bool, epilogue: Expr | None) -> tuple[Pointwise, ...]:
@@ -93,7 +93,7 @@ class _OperationChain:
             raise Unfit(f"its epilogue has '{expr.fn}'")
         args = tuple(self.value(a) for a in expr.args)
         if expr.fn in COMMUTATIVE:
-            args = tuple(sorted(args, key=lambda value: LATER.index(value[0])))
+            args = tuple(sorted(args, key=lambda value: OPERAND_ORDER.index(value[0])))
         if all(kind == "scalar" for kind, _ in args):
             raise Unfit("its epilogue computes with constants alone")
         return self.put(Pointwise(expr.fn, args))

@@ -16,7 +16,7 @@ from typing import Any
 from brickrt.ops.cuda.cudnn.form import Form, Unfit, Value
 
 WORKSPACE = 256 << 20  # bytes that a plan may ask for
-TRIES = 8  # plans that are measured
+MOST_MEASURED_PLANS = 8
 PATIENCE = 2.0  # seconds after which no further plan is built: cuDNN compiles some at that time
 HANDLES = 16  # at most; then the stream that was not in use for longest gives up its own
 NO_STREAM = -1  # whose handle plans are built with
@@ -68,7 +68,7 @@ class Cudnn:
 
     def key(self, form: Form, device: str) -> str:
         """The identity, in caches, of the plan chosen for a form on a device."""
-        parts = (repr(form), device, self.version, str(WORKSPACE), str(TRIES))
+        parts = (repr(form), device, self.version, str(WORKSPACE), str(MOST_MEASURED_PLANS))
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
 
     def choose(self, form: Form, measure: Measure) -> CudnnPlan:
@@ -114,7 +114,7 @@ class Cudnn:
         built: list[tuple[int, int]] = []
         reason, ends = "no plan", time.monotonic() + PATIENCE
         for index in range(graph.get_execution_plan_count()):
-            if len(built) == TRIES or (built and time.monotonic() > ends):
+            if len(built) == MOST_MEASURED_PLANS or (built and time.monotonic() > ends):
                 break
             try:
                 engine, _ = graph.get_engine_and_knobs_at_index(index)

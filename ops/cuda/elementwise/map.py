@@ -13,7 +13,7 @@ from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.expr import used_operands
 from brickrt.ops.operators.map import Map
 
-LIGHT = 64  # effort; beyond it one item at a time keeps the units busy
+LIGHT_EFFORT = 64  # beyond it one item at a time keeps the units busy
 
 
 @computes(Map)
@@ -38,7 +38,7 @@ class MapKernel(Kernel):
             (f"brick::Vector<{s.type}, {vector}> a{k}[u]", f"a{k}[u] = {self.walk.read(s, vector, f'x{k}', 'p[u]')};")
             for k, s in operands
         ]
-        unroll = 1 if effort(self.op.expr) > LIGHT else self.walk.unroll(vector)
+        unroll = 1 if effort(self.op.expr) > LIGHT_EFFORT else self.walk.unroll(vector)
         return device_function(
             name,
             declare_pointer("y", 0, kind),

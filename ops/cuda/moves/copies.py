@@ -16,7 +16,7 @@ from brickrt.ops.cuda.printing.functions import declare_pointer
 
 TILE_BYTES = 16384
 SHORT_SIDE = 64
-SHORTEST = 4
+SHORTEST_SIDE = 4
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Copy:
         if not dims or self.out.strides[dims[-1]] != 1 or strides[dims[-1]] in (0, 1):
             return None
         found = next((k for k, d in enumerate(dims) if strides[d] == 1), None)
-        short = found is None or min(self._reach(found), self._reach(len(dims) - 1)) <= SHORTEST
+        short = found is None or min(self._reach(found), self._reach(len(dims) - 1)) <= SHORTEST_SIDE
         return None if short else found
 
     def _cut(self) -> str:

@@ -11,13 +11,13 @@ import numpy as np
 from brickrt.ops.cuda.kernel import BLOCKS, THREADS
 from brickrt.ops.cuda.operand import VECTOR
 from brickrt.ops.cuda.printing.types import ctype, is_half
-from brickrt.ops.cuda.shared_memory import LEAST, room
+from brickrt.ops.cuda.shared_memory import LEAST_BLOCK_BYTES, room
 
 TWO_BUFFERS = 48 << 10  # bytes that a tile with two buffers may take: one block of any device has them
 MOST_BUFFERS = 4  # with three buffers on their way, two blocks of any tile ask for more than memory gives meanwhile
 ROW_BYTES = 16  # of a tile's table of rows, per row
-COPIED = 24  # products that cost as much as bringing one element of an operand to shared memory
-FIXED = 1 << 15  # products that cost as much as beginning and ending a tile
+COPY_PRODUCTS = 24  # that cost as much as bringing one element of an operand to shared memory
+TILE_PRODUCTS = 1 << 15  # that cost as much as beginning and ending a tile
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class BlockTile:
         """What a box of m x n outputs costs, in multiplications; `depth` in words."""
         tiles = -(-m // self.m) * -(-n // self.n)
         swept = -(-depth // self.k) * self.k
-        return tiles * (swept * (self.m * self.n + COPIED * (self.m + self.n)) + FIXED)
+        return tiles * (swept * (self.m * self.n + COPY_PRODUCTS * (self.m + self.n)) + TILE_PRODUCTS)
 
 
 WARP_TILES = (
@@ -166,7 +166,7 @@ def on_warps(dtype: np.dtype, precision: str) -> bool:
     return is_half(dtype) or (dtype == np.float32 and precision == "tf32")
 
 
-def cores(dtype: np.dtype, precision: str, most: int = LEAST, together: int = 0) -> Iterator[Core]:
+def cores(dtype: np.dtype, precision: str, most: int = LEAST_BLOCK_BYTES, together: int = 0) -> Iterator[Core]:
     """All tiles for a type, the largest first, with the buffers that suit a device (`Core.buffered`).
 
     The tiles are the same for all devices, and with them the order in which products are summed. With `together` they
@@ -186,7 +186,7 @@ def choose_core(
     n: int,
     depth: int,
     unit: int = 1,
-    most: int = LEAST,
+    most: int = LEAST_BLOCK_BYTES,
     together: int = 0,
 ) -> Core:
     """The cheapest tile for boxes of up to m x n outputs that sum `depth` elements each.

@@ -20,8 +20,8 @@ FEW_COLUMNS = 8  # of a group: narrower than any tile
 FEW_PRODUCTS = 128
 PARTS_OF_TILES = (1, 2, 4)  # of a product that tiles can be cut into
 NEIGHBOURS = 4  # outputs along a row that one thread sums, at most
-HELD = 32  # sums and weights of a row of taps that a thread keeps, each
-WIDE = 7  # taps of a row that are kept, at most
+THREAD_VALUES = 32  # sums, and weights of a row of taps, that a thread keeps, each
+MOST_KEPT_TAPS = 7  # of a row
 
 
 def suits_depthwise(op: Conv, channels: int, columns: int) -> bool:
@@ -48,7 +48,7 @@ class DepthwiseConv(ConvBase):
         """Fewer where a vector would cross groups, or the weights of a row of taps would not stay in registers."""
         if not self.very:
             return math.gcd(WIDEST, self.columns, self.out.shape[1])
-        return WIDEST if self.op.kernel[-1] * WIDEST <= HELD else WIDEST // 2
+        return WIDEST if self.op.kernel[-1] * WIDEST <= THREAD_VALUES else WIDEST // 2
 
     @property
     def vector_columns(self) -> int:
@@ -58,12 +58,12 @@ class DepthwiseConv(ConvBase):
     @property
     def sliding(self) -> bool:
         """Whether a thread loads the inputs of a row once for all its outputs."""
-        return self.op.kernel[-1] <= WIDE and self.op.dilations[-1] <= 2 and self.op.strides[-1] <= 2
+        return self.op.kernel[-1] <= MOST_KEPT_TAPS and self.op.dilations[-1] <= 2 and self.op.strides[-1] <= 2
 
     @property
     def neighbours(self) -> int:
         """Outputs along a row that a thread sums: fewer where threads of the block would be idle."""
-        e, r = self.extents, min(NEIGHBOURS, max(HELD // (self.epilogue.width * self.op.gate_parts), 1))
+        e, r = self.extents, min(NEIGHBOURS, max(THREAD_VALUES // (self.epilogue.width * self.op.gate_parts), 1))
         vectors = -(-e[1] // self.epilogue.width)
         while r > 1 and vectors * e[0] * math.prod(e[2:-1]) * -(-e[-1] // r) < THREADS:
             r //= 2

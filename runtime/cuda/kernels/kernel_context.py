@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, fields
 
 import numpy as np
 
-from brickrt.ops.cuda.shared_memory import KEPT
+from brickrt.ops.cuda.shared_memory import BLOCK_KEPT_BYTES
 
 SCRATCH, ARENA, CONSTANTS, FIRST_IO = range(4)
 """Bases: scratch of the block's slot, arena, constants, then the graph's inputs and outputs."""
@@ -38,7 +38,7 @@ BEGUN = COUNTS
 """The word behind a launch's sums: how often it has begun. Its first block tells the host at once, since after a fault
 nothing on the device can be read any more."""
 COUNT_WORDS = COUNTS + 1
-SHARED_BYTES = KEPT
+SHARED_BYTES = BLOCK_KEPT_BYTES
 """Dynamic shared memory that a block keeps for itself; what kernels ask for comes on top."""
 
 RUNNING, CANCELLED, HUNG, STARTED_TWICE = range(4)

@@ -20,7 +20,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import Epilogue
-from brickrt.ops.cpu.products.row_tiles import WIDEST, choose_tile, common_cut
+from brickrt.ops.cpu.products.row_tiles import WIDEST_ROW, choose_tile, common_cut
 from brickrt.ops.cpu.products.rows.pace import COPIED_TILES, even_steps, share_chunks
 from brickrt.ops.cpu.products.words.choose_dot import left_registers
 from brickrt.ops.cpu.products.words.words import (
@@ -151,7 +151,7 @@ class MatMulScheme(Kernel):
         if self.decided:
             return self.decided[0]
         isa = left_registers(self.isa, self.integer) if self.in_words else self.isa
-        limit = WAYS if self.a.strides[-2] * self.a.dtype.itemsize % SET_BYTES == 0 else WIDEST
+        limit = WAYS if self.a.strides[-2] * self.a.dtype.itemsize % SET_BYTES == 0 else WIDEST_ROW
         if len(self.a.shape) - 1 in self.open_dims(0):
             limit = min(limit, MOST_POINTERS)
         return choose_tile(self.out.shape[-2], self.blocks, self.shape_class[0], isa, self.sums, limit=limit)

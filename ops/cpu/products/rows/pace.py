@@ -21,7 +21,7 @@ from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
 EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles read lie side by side
-AHEAD = 4  # chunks between the one in use and the one asked for
+CHUNKS_AHEAD = 4  # between the one in use and the one asked for
 FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
 COPIED_TILES = 4  # tiles of pixels from which on weights are widened, or packed, once for all
 LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
@@ -64,7 +64,7 @@ class Pace:
     def part_of(self, stream: PackedStream, start: Index, number: Index, steps: Index) -> PackedStream:
         """A stream from step `start` on, of a chunk of so many steps, whose sweep asks for a later chunk."""
         base = self.f.address(stream.base, self.f.mul(start, self.width), stream.dtype)
-        return replace(stream, base=base, ask=self.asker(base, stream.dtype, number, steps, 0, AHEAD))
+        return replace(stream, base=base, ask=self.asker(base, stream.dtype, number, steps, 0, CHUNKS_AHEAD))
 
     def asker(
         self, stream: ir.Value, dtype: np.dtype, number: Index, steps: Index, step: Index, chunks: int

@@ -28,7 +28,7 @@ COUNT_TILES = "tiles"
 """The operation on sizes that counts tiles: of a width, and of `_code`."""
 MOST_HALVES, MOST_QUARTERS = 3, 2  # tiles of these lengths in a row
 RADIX = 64
-FEWEST = 4  # pixels of a tile, from which on there are such lengths
+FEWEST_TILE_PIXELS = 4  # from which on there are such lengths
 SHORTER_PAYS = 1.04  # times the time of tiles of one pixel less: what whole ones must exceed
 MOST_RUNS = 128  # of taps, in tiles of each length that lack some
 
@@ -59,7 +59,7 @@ class RowTiles:
         if (lacking or not self.twice) and few_lack and outputs < 2 * most + half:
             return list(self.parts(row, outputs))
         ends = most * (bool(row.left) + bool(row.right))
-        covered = self.twice and most >= FEWEST and max(row.left, row.right) <= most
+        covered = self.twice and most >= FEWEST_TILE_PIXELS and max(row.left, row.right) <= most
         return (
             list(self.short(row, outputs))
             if covered and outputs > max(most, ends + half - 1)
@@ -125,7 +125,9 @@ def choose_length(window: RowWindow, width: int, blocks: int, most: int, isa: Is
     rows, which are cut as those of other widths are, take less time so. One less is other code, so it must pay."""
     tiles = RowTiles(most, blocks, isa)
     shape = window.shape_class(0, width)
-    if most <= FEWEST or not any(tiles.is_short(row, int(outputs)) for row, outputs in tiled_rows(window, shape)):
+    if most <= FEWEST_TILE_PIXELS or not any(
+        tiles.is_short(row, int(outputs)) for row, outputs in tiled_rows(window, shape)
+    ):
         return most
     whole, less = (_row_cycles(window, width, RowTiles(each, blocks, isa)) for each in (most, most - 1))
     return most - 1 if less * SHORTER_PAYS < whole else most

@@ -18,7 +18,7 @@ from brickrt.ops.cpu.emit.llvm_types import Index
 from brickrt.ops.cpu.operand import Operand
 from brickrt.ops.cpu.operands.epilogue import BoundEpilogue, offset_of
 
-TOGETHER = 4  # pixels
+PIXELS_AT_A_TIME = 4
 MASKED = 16  # lanes of vectors that instructions store some bytes of
 
 
@@ -34,17 +34,17 @@ class PackedPixels:
         A long expression is written once, in a loop, as `BoundEpilogue.each` has it.
         """
         f, count = self.f, len(sums[0])
-        whole = count // TOGETHER * TOGETHER
-        looped = whole if self.epilogue.epilogue.long and whole > TOGETHER else 0
+        whole = count // PIXELS_AT_A_TIME * PIXELS_AT_A_TIME
+        looped = whole if self.epilogue.epilogue.long and whole > PIXELS_AT_A_TIME else 0
         if looped:
             kept = self.keep([each[:looped] for each in sums])
-            with f.loop(0, looped, TOGETHER) as first:
+            with f.loop(0, looped, PIXELS_AT_A_TIME) as first:
                 for j in range(len(sums)):
-                    places = [index(j, f.add(first, t)) for t in range(TOGETHER)]
-                    self.group([kept(j, f.add(first, t)) for t in range(TOGETHER)], places)
+                    places = [index(j, f.add(first, t)) for t in range(PIXELS_AT_A_TIME)]
+                    self.group([kept(j, f.add(first, t)) for t in range(PIXELS_AT_A_TIME)], places)
         for j, each in enumerate(sums):
-            for start in range(looped, count, TOGETHER):
-                values = each[start : start + TOGETHER]
+            for start in range(looped, count, PIXELS_AT_A_TIME):
+                values = each[start : start + PIXELS_AT_A_TIME]
                 self.group(values, [index(j, start + t) for t in range(len(values))])
 
     def keep(self, sums: Sequence[Sequence[ir.Value]]) -> Callable[[int, Index], ir.Value]:
@@ -66,7 +66,9 @@ class PackedPixels:
         packed = self.epilogue.four(values, places)
         lanes = values[0].type.count
         size = lanes * len(values)
-        if len(values) == TOGETHER - 1 and lanes == MASKED:
-            f.store(packed, to, 0, self.out.dtype, lanes * TOGETHER, f.tail_mask(size, lanes * TOGETHER))
+        if len(values) == PIXELS_AT_A_TIME - 1 and lanes == MASKED:
+            f.store(
+                packed, to, 0, self.out.dtype, lanes * PIXELS_AT_A_TIME, f.tail_mask(size, lanes * PIXELS_AT_A_TIME)
+            )
             return
-        f.b.store(f.shuffle(packed, packed, range(size)) if len(values) < TOGETHER else packed, to, align=1)
+        f.b.store(f.shuffle(packed, packed, range(size)) if len(values) < PIXELS_AT_A_TIME else packed, to, align=1)

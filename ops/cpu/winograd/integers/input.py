@@ -8,7 +8,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import Index, zeros
 from brickrt.ops.cpu.winograd.frame import WinogradTile
-from brickrt.ops.cpu.winograd.input_transform import AHEAD, InputTransform
+from brickrt.ops.cpu.winograd.input_transform import TILES_AHEAD, InputTransform
 from brickrt.ops.cpu.winograd.integers.frame import IntegerFrame
 from brickrt.ops.cpu.winograd.integers.transforms import input_rows
 
@@ -46,7 +46,7 @@ class IntegerInput(InputTransform):
         sy, sx = (stride * axis.step for stride, axis in zip(self.strides, self.axes, strict=True))
         rows = [f.address(start, r * sy, dtype) for r in range(down.n)]
         for row in rows:
-            f.prefetch(row, across.after(AHEAD) * self.strides[1] + (across.n - 1) * sx, dtype, near=False)
+            f.prefetch(row, across.after(TILES_AHEAD) * self.strides[1] + (across.n - 1) * sx, dtype, near=False)
         return [[f.load(row, c * sx, dtype, k.lanes) for c in range(across.n)] for row in rows]
 
     def unread(self) -> ir.Value:

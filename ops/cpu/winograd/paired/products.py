@@ -27,10 +27,10 @@ from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
 from brickrt.ops.cpu.winograd.paired.tile_values import TileValues
 from brickrt.ops.cpu.winograd.products import Products
-from brickrt.ops.cpu.winograd.sizes import NEAR
+from brickrt.ops.cpu.winograd.sizes import NEAR_WEIGHT_BYTES
 
-AHEAD = 96  # vectors of weights, which come from L2 or further away
-TOGETHER = 4  # tiles whose instructions stand side by side
+VECTORS_AHEAD = 96  # of weights, which come from L2 or further away
+TILES_AT_A_TIME = 4  # whose instructions stand side by side
 
 
 class PairedProducts(Products):
@@ -137,8 +137,8 @@ class PairedWinogradTile:
         L2."""
         f, k, dtype = self.f, self.k, self.frame.dtype
         for j in range(3):
-            f.prefetch(rows, (AHEAD + j) * k.lanes, dtype)
-        if k.weight_bytes <= NEAR:
+            f.prefetch(rows, (VECTORS_AHEAD + j) * k.lanes, dtype)
+        if k.weight_bytes <= NEAR_WEIGHT_BYTES:
             return
         next_block = k.ins[0].shape[1] * k.lanes * k.axes.swept.r
         number = f.add(f.mul(self.turn, k.triples * k.lanes), step)
@@ -157,8 +157,8 @@ class PairedWinogradTile:
         def value(i: int, j: int) -> ir.Value:
             return f.splat(f.load(start, (j * acc.pixels + i) * k.lanes, self.frame.dtype), k.lanes)
 
-        for first in range(0, acc.pixels, TOGETHER):
-            tiles = range(first, min(first + TOGETHER, acc.pixels))
+        for first in range(0, acc.pixels, TILES_AT_A_TIME):
+            tiles = range(first, min(first + TILES_AT_A_TIME, acc.pixels))
             for i in tiles:
                 mixed = f.b.fsub if negative else f.b.fadd  # which may have memory on its right
                 first_factor, second_factor = mixed(third, value(i, 1)), mixed(second, value(i, 2))

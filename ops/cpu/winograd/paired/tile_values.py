@@ -11,7 +11,7 @@ from brickrt.ops.cpu.emit.magnitudes import EXPONENT_OF_ONE, FOUR, MANTISSA, POW
 from brickrt.ops.cpu.winograd.frame import WinogradFrame
 
 HIGHEST = 126  # as a power of two, of numbers of which the inverse is no smaller than others
-SMALL = 2.0**-100  # the least sum of squares that is exact enough to tell a size by
+LEAST_EXACT_SUM = 2.0**-100  # of squares: it is exact enough to tell a size by
 
 
 class TileValues:
@@ -40,7 +40,7 @@ class TileValues:
         f, b = self.f, self.f.b
         exponent = f.variable(b.ashr(b.sub(b.ashr(square, I32(MANTISSA)), I32(EXPONENT_OF_ONE)), I32(1)))
         keeps = f.variable(I32(1))
-        small = b.fcmp_ordered("<", b.bitcast(square, FLOAT), ir.Constant(FLOAT, SMALL))
+        small = b.fcmp_ordered("<", b.bitcast(square, FLOAT), ir.Constant(FLOAT, LEAST_EXACT_SUM))
         with f.when(b.or_(small, suspect)):
             bits = largest()
             f.change(exponent, b.sub(b.ashr(bits, I32(MANTISSA)), I32(EXPONENT_OF_ONE)))

@@ -179,7 +179,7 @@ def test_bits_do_not_depend_on_boxes_nor_room(monkeypatch, kind):
 
     large = outputs(Boxes.whole((97, 90)))
     monkeypatch.setattr(scheme.AmxScheme, "plane_pixels", 40)
-    monkeypatch.setattr(scheme, "NARROW", 8)
+    monkeypatch.setattr(scheme, "LEAST_CHUNK_COLUMNS", 8)
     monkeypatch.setattr(harness, "_COMPILED", {})
     harness.compiled.cache_clear()
     cuts = [((0, 0), (50, 90)), ((50, 0), (97, 41)), ((50, 41), (97, 43))]

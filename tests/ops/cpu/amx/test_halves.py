@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.amx.factors import split_weights
 from brickrt.ops.cpu.amx.kernel import AmxMaker
-from brickrt.ops.cpu.amx.sizes import HALVES, SHORT, SPLIT, factors_of
+from brickrt.ops.cpu.amx.sizes import HALF_PRODUCT, HALVES, SPLIT, factors_of
 from brickrt.ops.operators.conv import ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import Boxes
@@ -54,8 +54,8 @@ def check(op, given, bound, *, packed=True):
 def test_only_marked_products_have_fewer_parts():
     marked = MatMul(halves=True)
     assert (factors_of(MatMul(), F32, F32), factors_of(MatMul(), F32, F16)) == (SPLIT, HALVES)
-    assert factors_of(marked, F32, F32) is factors_of(marked, F32, F16) is SHORT
-    assert [len(kind.order) for kind in (SPLIT, HALVES, SHORT)] == [6, 5, 3]
+    assert factors_of(marked, F32, F32) is factors_of(marked, F32, F16) is HALF_PRODUCT
+    assert [len(kind.order) for kind in (SPLIT, HALVES, HALF_PRODUCT)] == [6, 5, 3]
 
 
 @needs_tiles
@@ -149,7 +149,7 @@ def test_bits_do_not_depend_on_boxes(kind):
 def test_two_parts_of_weights_are_sixteen_bits(values):
     """No part of a finite weight is infinite, and what is lost is less than a 2**16th, or what tiles count as zero."""
     w = np.array(values, np.float32).reshape(2, 1)
-    parts = [words.view(np.uint16).astype(np.uint32) << 16 for words in split_weights(SHORT, w)]
+    parts = [words.view(np.uint16).astype(np.uint32) << 16 for words in split_weights(HALF_PRODUCT, w)]
     kept = sum(part.view(np.float32).astype(np.float64) for part in parts).reshape(2, 1)
     finite, wide = np.isfinite(w), w.astype(np.float64)
     assert (kept[~finite] == wide[~finite]).all()

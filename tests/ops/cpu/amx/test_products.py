@@ -236,7 +236,7 @@ def test_bits_do_not_depend_on_chunks_nor_boxes(monkeypatch, kind):
 
     large = outputs(Boxes.whole((1, 36, 23, 75)))
     monkeypatch.setattr(scheme.AmxScheme, "plane_pixels", 100)
-    monkeypatch.setattr(scheme, "NARROW", 8)
+    monkeypatch.setattr(scheme, "LEAST_CHUNK_COLUMNS", 8)
     monkeypatch.setattr(harness, "_COMPILED", {})
     harness.compiled.cache_clear()
     cuts = [((0, 0, 0, 0), (1, 16, 9, 75)), ((0, 16, 0, 0), (1, 36, 9, 40)), ((0, 16, 0, 40), (1, 36, 9, 75))]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.cpu.emit.sizes import Size, SizeTable
 from brickrt.ops.cpu.isa import Isa
-from brickrt.ops.cpu.products.row_tiles import FEW, RowWindow, choose_tile, sizes, tile_runs
+from brickrt.ops.cpu.products.row_tiles import FEW_SUMS, RowWindow, choose_tile, sizes, tile_runs
 from tests.support.cpu.formulas import value_of
 
 
@@ -198,4 +198,4 @@ def test_large_layers_keep_the_registers_busy(registers, least):
 def test_halved_vectors_take_one_block_where_rows_are_long_enough(width, blocks, expected):
     ob, most = choose_tile(width, blocks, 0, Isa(16, 32, "znver4"))
     assert ob == expected
-    assert ob * most <= FEW
+    assert ob * most <= FEW_SUMS

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
-from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR, Sizes, choose_sizes, register_tiles
+from brickrt.ops.cpu.winograd.sizes import MOST_BLOCKS, NEAR_WEIGHT_BYTES, Sizes, choose_sizes, register_tiles
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
 from tests.support.cpu.harness import AVX2, HOST, PACED, run_kernel
@@ -58,20 +58,22 @@ def test_tiles_of_eight_lanes(kind):
 
 
 def test_groups_of_tiles_last_until_the_next_weights_are_there():
-    sizes = [choose_sizes(n, 1, 2, 32, 2 * NEAR, paced=True) for n in (4, 16, 49, 81, 196)]
+    sizes = [choose_sizes(n, 1, 2, 32, 2 * NEAR_WEIGHT_BYTES, paced=True) for n in (4, 16, 49, 81, 196)]
     assert [s.group for s in sizes] == [4, 16, 50, 45, 56]
-    assert choose_sizes(49, 1, 2, 32, NEAR, paced=True) == choose_sizes(49, 1, 2, 32, NEAR)
-    assert choose_sizes(49, 1, 2, 32, 2 * NEAR, raw=True, paced=True) == choose_sizes(49, 1, 2, 32, 2 * NEAR, raw=True)
+    assert choose_sizes(49, 1, 2, 32, NEAR_WEIGHT_BYTES, paced=True) == choose_sizes(49, 1, 2, 32, NEAR_WEIGHT_BYTES)
+    assert choose_sizes(49, 1, 2, 32, 2 * NEAR_WEIGHT_BYTES, raw=True, paced=True) == choose_sizes(
+        49, 1, 2, 32, 2 * NEAR_WEIGHT_BYTES, raw=True
+    )
 
 
 def test_tiles_of_few_registers_share_all_weights():
-    sizes = [choose_sizes(n, 1, 2, 16, NEAR // 2, paced=True) for n in (4, 16, 49, 81, 196)]
+    sizes = [choose_sizes(n, 1, 2, 16, NEAR_WEIGHT_BYTES // 2, paced=True) for n in (4, 16, 49, 81, 196)]
     assert [s.group for s in sizes] == [4, 16, 30, 42, 42]
 
 
 @given(tiles=st.integers(1, 4000), planes=st.integers(1, 60), ob=st.integers(1, 2))
 def test_any_group_has_room(tiles, planes, ob):
-    sizes = choose_sizes(tiles, planes, ob, 32, 2 * NEAR, paced=True)
+    sizes = choose_sizes(tiles, planes, ob, 32, 2 * NEAR_WEIGHT_BYTES, paced=True)
     counts = register_tiles(ob, 32)
     assert sizes.t in counts and sizes.group % sizes.t == 0 and sizes.group <= MOST_BLOCKS * counts[0]
     assert isinstance(sizes, Sizes) and 1 <= sizes.run <= planes
@@ -113,5 +115,5 @@ def test_bits_of_any_shape(channels, outputs, planes, sides, edge, seed):
 
 def test_sizes_are_known_for_images_of_any_size() -> None:
     """Groups are counted, not gone through: bands of 2^40 tiles are planned as those of a few."""
-    few, many = (choose_sizes(tiles, 1, 2, 32, 2 * NEAR, paced=True) for tiles in (10**6, 2**40))
+    few, many = (choose_sizes(tiles, 1, 2, 32, 2 * NEAR_WEIGHT_BYTES, paced=True) for tiles in (10**6, 2**40))
     assert (few.t, few.run) == (many.t, many.run)

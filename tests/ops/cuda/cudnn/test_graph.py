@@ -7,7 +7,7 @@ import pytest
 
 from brickrt.ops.cuda.cudnn import graph
 from brickrt.ops.cuda.cudnn.form import Unfit
-from brickrt.ops.cuda.cudnn.graph import HANDLES, TRIES, WORKSPACE, Cudnn, Missing, graph_of
+from brickrt.ops.cuda.cudnn.graph import HANDLES, MOST_MEASURED_PLANS, WORKSPACE, Cudnn, Missing, graph_of
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.runtime.cache.disk_cache import DiskCache
 from brickrt.runtime.cuda.driver.cudnn_plans import Plans
@@ -50,7 +50,7 @@ def test_plans_that_do_not_build_or_ask_for_too_much_are_left_out():
 
 
 def test_only_the_first_few_are_measured():
-    assert choose([PlanOf(9)] * TRIES + [PlanOf(1)]) == 0
+    assert choose([PlanOf(9)] * MOST_MEASURED_PLANS + [PlanOf(1)]) == 0
 
 
 @pytest.mark.parametrize(("precision", "chosen"), [("fp32", 1), ("tf32", 0)])

@@ -6,7 +6,7 @@ import pytest
 from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.winograd.axes import Axes, Axis, axes_of
 from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
-from brickrt.ops.cpu.winograd.integers.limits import GREATEST, MOST, has_integer_tiles, sums_are_small
+from brickrt.ops.cpu.winograd.integers.limits import GREATEST, OUTPUT_BOUND, has_integer_tiles, sums_are_small
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
 from tests.support.cpu.harness import AVX2, HOST, ZEN4, check, random_boxes
@@ -84,10 +84,10 @@ def test_epilogue_quantizes(isa):
 @ISAS
 def test_the_largest_sums_that_are_exact(isa):
     """Weights whose sums reach the limit, all of one sign; one more is refused."""
-    channels = (MOST - 1) // GREATEST // (9 * 127)
+    channels = (OUTPUT_BOUND - 1) // GREATEST // (9 * 127)
     w = np.full((16, channels, 3, 3), 127, np.int8)
     w[1::2] = -127
-    rest = (MOST - 1) // GREATEST - channels * 9 * 127
+    rest = (OUTPUT_BOUND - 1) // GREATEST - channels * 9 * 127
     assert rest > 0
     x = np.full((1, channels, 5, 5), GREATEST, np.uint8)
     assert sums_are_small(w)
