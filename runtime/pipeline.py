@@ -59,7 +59,7 @@ STEPS = (
 )
 PLANNING_CODE = "brickrt.runtime.cache.plan_cache.planning_code"
 KERNELS_CODE = "brickrt.runtime.cpu.compile.kernel_digest.code_digest"
-LATER = "nodes of the model are planned only when values before them are known"
+PLANNED_WHILE_RUNNING = "nodes of the model are planned only when values before them are known"
 
 
 def import_steps(engine: Engine) -> Engine:
@@ -127,7 +127,7 @@ class Pipeline:
             if special.need_values:
                 return special
             if self.saved and special.rest:
-                raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {LATER}")
+                raise BrickError(f"{self.saved.path}: a plan that is saved cannot be run: {PLANNED_WHILE_RUNNING}")
             plan, constants, tasks = self.lowered(special.graph)
             special = replace(special, graph=NOTHING)  # the program alone has the constants now, and gives them up
         if tasks is not None:

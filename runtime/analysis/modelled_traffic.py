@@ -14,8 +14,8 @@ from brickrt.runtime.lowering.inplace_slices import resolve
 from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
 MOST_ACCESSES = 3_000_000  # that are simulated; of more, those of a part of all pieces
-HELD = 40  # pieces, each with those that it stands for, that a level must hold for its figures to be about right
-FEW = 64  # pieces of a tensor, of which none is left out: weights, small images
+LEAST_HELD_PIECES = 40  # each with those that it stands for, for a level's figures to be about right
+FEW_PIECES = 64  # of a tensor, of which none is left out: weights, small images
 AT_A_TIME = 4_000_000  # accesses that are looked at together
 Log = list[tuple[str, Boxes, np.ndarray]]  # tensor, boxes of it, and the task that touches each
 
@@ -32,7 +32,7 @@ def locality(tasks: TaskGraph) -> Locality:
     reads, writes = model.csr(model.reads, stands_for > 0), model.csr(model.writes, stands_for > 0)
     coarsest = float((sizes * stands_for)[stands_for > 1].max(initial=0.0))
     levels = {"l2": device.l2, device.shared[0]: device.shared[1]}
-    levels = {name: size for name, size in levels.items() if size >= HELD * coarsest}
+    levels = {name: size for name, size in levels.items() if size >= LEAST_HELD_PIECES * coarsest}
     return simulate(np.arange(len(tasks)), reads, writes, sizes, levels, stands_for)
 
 
@@ -97,13 +97,13 @@ class _Pieces:
         for name, boxes, _ in (*self.reads, *self.writes):
             counts[name] += int(self.grids[name].touched(boxes).sum())
         stands_for = np.ones(len(self.sizes))
-        many = [name for name in counts if len(self.grids[name]) > FEW]
+        many = [name for name in counts if len(self.grids[name]) > FEW_PIECES]
         left = most - sum(n for name, n in counts.items() if name not in many)
         part = max(left, most // 10) / max(1, sum(counts[name] for name in many))
         if part < 1:
             for name in many:
                 first, n = self.first[name], len(self.grids[name])
-                kept, nbytes = _drawn(first, n, max(part, FEW / n)), self.sizes[first : first + n]
+                kept, nbytes = _drawn(first, n, max(part, FEW_PIECES / n)), self.sizes[first : first + n]
                 stands_for[first : first + n] = np.where(kept, nbytes.sum() / max(1, nbytes[kept].sum()), 0.0)
         return stands_for
 

@@ -9,7 +9,7 @@ from functools import cache
 from types import UnionType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
-LARGEST = 1e300  # of a figure: neither infinite nor no number at all
+LARGEST_FIGURE = 1e300  # neither infinite nor no number at all
 
 
 def parse_json(text: bytes) -> Any:
@@ -27,7 +27,7 @@ def is_count(value: Any) -> bool:
 
 def is_figure(value: Any) -> bool:
     """Whether this is a number to compute with."""
-    return type(value) in (int, float) and abs(value) < LARGEST
+    return type(value) in (int, float) and abs(value) < LARGEST_FIGURE
 
 
 def read_as(kind: Any, value: Any, name: str) -> Any:

@@ -24,7 +24,7 @@ from brickrt.runtime.cache.plan_cache import plan_digest, planning_code
 from brickrt.runtime.cache.subgraph_codec import check
 from brickrt.version import VERSION
 
-AGAIN = "make it again by brickrt plan --save"
+HOW_TO_MAKE_AGAIN = "make it again by brickrt plan --save"
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class SavedPlan:
         try:
             return check(make_plan(graph, self.file.device, self.options, decided=self.file.subgraphs))
         except (ValueError, ArithmeticError, LookupError) as e:  # the device's figures may be anything
-            raise BrickError(f"{self.path}: is damaged ({e}): {AGAIN}") from None
+            raise BrickError(f"{self.path}: is damaged ({e}): {HOW_TO_MAKE_AGAIN}") from None
 
     def _differs(self, device: DeviceSpec, precision: str) -> Iterator[str]:
         """How it does not fit, before a graph is known. Kernels and layouts depend on vectors and registers."""
@@ -98,7 +98,7 @@ class SavedPlan:
 
     def _refuse(self, differences: Iterator[str]) -> None:
         for difference in differences:
-            raise BrickError(f"{self.path}: the plan {difference}: {AGAIN}")
+            raise BrickError(f"{self.path}: the plan {difference}: {HOW_TO_MAKE_AGAIN}")
 
 
 def _file(path: Path) -> PlanFile:
@@ -112,11 +112,11 @@ def _file(path: Path) -> PlanFile:
     if not isinstance(content, dict) or "digest" not in content:
         raise BrickError(f"{path}: is no plan: give a file of brickrt plan --save")
     if content.pop("digest") != _digest(content):
-        raise BrickError(f"{path}: was changed after it was written: {AGAIN}")
+        raise BrickError(f"{path}: was changed after it was written: {HOW_TO_MAKE_AGAIN}")
     try:
         return read_as(PlanFile, content, "a plan")
     except ValueError as e:
-        raise BrickError(f"{path}: is damaged ({e}): {AGAIN}") from None
+        raise BrickError(f"{path}: is damaged ({e}): {HOW_TO_MAKE_AGAIN}") from None
 
 
 def _digest(content: Mapping[str, Any]) -> str:

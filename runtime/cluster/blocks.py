@@ -23,7 +23,7 @@ from brickrt.plan.stream.stream_plan import AXIS, StreamPlan
 SECONDS = 20.0  # that a task should take, about
 EFFICIENCY = 0.35  # of a processor's peak that bands run at, about
 BLOCKS_PER_WORKER = 2  # at least, so that a worker that is late has others take over
-AGAIN = 2  # own bands of a block, over those that run again before them, at least
+OWN_BANDS_PER_REPEATED = 2  # of a block, at least, over those that run again before them
 COLUMNS = 1024  # of a chunk, at most
 FEW_COLUMNS = 16  # of a chunk, at least, where there are strips
 
@@ -77,7 +77,9 @@ def _length(stream: StreamPlan, number: int, workers: int, gflops: float) -> int
     count = max(seconds / SECONDS, workers * BLOCKS_PER_WORKER / beside, 1.0)
     middle = one.schedule.ahead + bands // 2
     again = middle - stream.bands(number, middle).first if middle > one.schedule.ahead else 0
-    return max(1, min(bands, max(int(bands / count), min(AGAIN * again, -(-bands * beside // workers)))))
+    return max(
+        1, min(bands, max(int(bands / count), min(OWN_BANDS_PER_REPEATED * again, -(-bands * beside // workers))))
+    )
 
 
 def sweep_flops(stream: StreamPlan, number: int) -> float:

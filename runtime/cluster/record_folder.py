@@ -29,7 +29,7 @@ from brickrt.runtime.files.journal import journal_path
 
 _DIGEST = 16  # bytes
 _START = 8  # bytes that say how long the description is
-AGAIN = "leave out --resume to start again"
+HOW_TO_START_AGAIN = "leave out --resume to start again"
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class RecordFolder:
         """Has the folder to this process. Raises BrickError where another coordinator has it, or, with `resume`, there
         is no run to go on with."""
         if resume and not self.is_begun:
-            raise BrickError(f"{self.path}: there are no records of a run to go on with: {AGAIN}")
+            raise BrickError(f"{self.path}: there are no records of a run to go on with: {HOW_TO_START_AGAIN}")
         with refused(self.path):
             self.path.mkdir(exist_ok=True)
             fd = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -127,7 +127,7 @@ class RecordFolder:
         try:
             found = json.loads((self.path / "header.json").read_bytes())
         except (OSError, ValueError) as e:
-            raise BrickError(f"{self.path}: the run's header cannot be read ({e}): {AGAIN}") from None
+            raise BrickError(f"{self.path}: the run's header cannot be read ({e}): {HOW_TO_START_AGAIN}") from None
         return dict(found)
 
     def remove(self) -> None:

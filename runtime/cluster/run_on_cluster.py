@@ -30,7 +30,7 @@ from brickrt.runtime.cluster.cluster_job import (
     with_usual_rows,
 )
 from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, ClusterWorkers, ask_workers
-from brickrt.runtime.cluster.record_folder import AGAIN, RecordFolder
+from brickrt.runtime.cluster.record_folder import HOW_TO_START_AGAIN, RecordFolder
 from brickrt.runtime.engines import Engine, choose_engine, planner
 from brickrt.runtime.files.scratch import SCRATCH_BUFFERS, ScratchFolder, scratch_path
 from brickrt.runtime.files.tensors import TensorSource
@@ -232,7 +232,7 @@ class _ClusterRun:
         if memory.total > self.limit:
             raise BrickError(
                 f"bands of {stream.rows} rows need {memory.total >> 20} MiB, a worker has {self.limit >> 20} MiB: "
-                f"start workers with more, or {AGAIN}"
+                f"start workers with more, or {HOW_TO_START_AGAIN}"
             )
         return memory
 
@@ -244,7 +244,8 @@ class _ClusterRun:
         if changed:
             others = f", and so are {', '.join(changed[1:])}" if changed[1:] else ""
             raise BrickError(
-                f"{self.folder.path}: the {changed[0]} is another one than when this run was begun{others}: {AGAIN}"
+                f"{self.folder.path}: the {changed[0]} is another one than when this run was begun{others}: "
+                f"{HOW_TO_START_AGAIN}"
             )
         return told
 

@@ -30,7 +30,7 @@ from brickrt.runtime.cpu.compile.load import KernelLoader, module_image
 from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.program import worker_tables
 from brickrt.runtime.cpu.worker_program import WorkerTables
-from brickrt.runtime.cpu.workers.compiled_mailbox import ANY
+from brickrt.runtime.cpu.workers.compiled_mailbox import ANY_ISA
 from brickrt.runtime.cpu.workers.mailbox import mailbox_module
 from brickrt.runtime.cpu.workers.mailbox_words import FUNCTIONS
 from brickrt.runtime.cpu.workers.worker_loop import worker_module
@@ -142,7 +142,7 @@ def _compiled(tasks: TaskGraph, values: OwnedConstants, isa: Isa, progress: Kern
         table.add_all()
         images = loader.images(progress)
         constants = [packed.result() for packed in shared.constants.values()]
-    own = module_image("worker", worker_module, isa), module_image("mailbox", mailbox_module, ANY)
+    own = module_image("worker", worker_module, isa), module_image("mailbox", mailbox_module, ANY_ISA)
     code = link((*own, *images.values()))
     return _CompiledParts(
         worker_tables(table), code, tuple(loader.symbols), constants, tasks.scratch_bytes + table.workspace

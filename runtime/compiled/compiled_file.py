@@ -33,7 +33,7 @@ PREFIX = len(MAGIC) + 8 + 32
 PAGE = 4096
 CHUNK = 1 << 20  # bytes that one checksum is of
 MOST_HEADER = 64 << 20
-AGAIN = "compile it again by brickrt compile"
+HOW_TO_COMPILE_AGAIN = "compile it again by brickrt compile"
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class OpenedFile:
         return content, start
 
     def _refuse(self, why: str) -> Any:
-        raise BrickError(f"{self.path}: {why}: {AGAIN}")
+        raise BrickError(f"{self.path}: {why}: {HOW_TO_COMPILE_AGAIN}")
 
 
 def _check(chunks: Sequence[tuple[np.ndarray, int]], wrong: list[int]) -> None:

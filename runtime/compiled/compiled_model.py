@@ -16,7 +16,7 @@ from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.ops.types import TensorType
 from brickrt.plan.geometry.arena_packing import aligned
 from brickrt.runtime.compiled.code_image import CodeImage
-from brickrt.runtime.compiled.compiled_file import AGAIN, OpenedFile
+from brickrt.runtime.compiled.compiled_file import HOW_TO_COMPILE_AGAIN, OpenedFile
 from brickrt.runtime.compiled.file_header import CompiledHeader, words_digest
 from brickrt.runtime.compiled.processor import lacking, machine
 from brickrt.runtime.cpu.memory import HugePagePool
@@ -28,7 +28,7 @@ from brickrt.runtime.execution.given_outputs import check_given, given_outputs
 from brickrt.runtime.thread_count import thread_count
 from brickrt.version import VERSION
 
-_KEPT: list[CodeImage] = []  # code that helper threads may be in until the process ends
+_KEPT_CODE: list[CodeImage] = []  # that helper threads may be in until the process ends
 
 
 class CompiledModel:
@@ -116,7 +116,7 @@ class CompiledModel:
 def check_header(path: Path, header: CompiledHeader) -> None:
     """Raises BrickError where the code of a file cannot run here."""
     if header.brickrt != VERSION or header.words != words_digest():
-        raise BrickError(f"{path}: was compiled by brickrt {header.brickrt}, this is {VERSION}: {AGAIN}")
+        raise BrickError(f"{path}: was compiled by brickrt {header.brickrt}, this is {VERSION}: {HOW_TO_COMPILE_AGAIN}")
     if header.machine != machine():
         raise BrickError(f"{path}: was compiled for {header.machine}, this is {machine()}: compile it here")
     missing = lacking(header.needs)
@@ -139,7 +139,7 @@ def _program(header: CompiledHeader, arrays: Mapping[str, np.ndarray], threads: 
 
 def _mailbox(header: CompiledHeader, image: CodeImage) -> MailboxFunctions:
     """The functions of mailboxes for all helpers of this process, where no other program has brought them."""
-    _KEPT.append(image)
+    _KEPT_CODE.append(image)
     return MailboxFunctions.at(lambda name: image.at(header.code.functions[name]))
 
 

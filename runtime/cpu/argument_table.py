@@ -39,7 +39,7 @@ from brickrt.runtime.lowering.task_graph import ScratchMoves, Steps, TaskGraph
 
 FIRST = 2  # behind the bases of scratch and arena
 HEAD_WORDS = 2  # of a record, before its operands
-SMALL = 1 << 16  # bytes of a constant that is packed at once
+SMALL_CONSTANT_BYTES = 1 << 16  # it is packed at once
 COPIES = 2  # of a constant while it is packed
 MOST_OPERANDS = 64  # of a kernel, its output and its own memory among them: a worker has room for so many addresses
 
@@ -63,7 +63,7 @@ class SharedTables:
         """Constant input `i` as a kernel reads it; a small one is packed at once, which takes less than to tell a
         thread."""
         found = self.packed.at_once(kernel, i, array)
-        if found is None and array.nbytes > SMALL and self.packers is not None:
+        if found is None and array.nbytes > SMALL_CONSTANT_BYTES and self.packers is not None:
             return self.packers.submit(self.packed.get, self.memory, kernel, i, array)
         done: Future[np.ndarray] = Future()
         done.set_result(self.packed.get(self.memory, kernel, i, array) if found is None else found)

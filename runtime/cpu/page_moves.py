@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 PAGE = mmap.PAGESIZE
-LEAST = 2**18  # bytes that are worth the calls
+LEAST_MOVED_BYTES = 2**18  # that are worth the calls
 _MAYMOVE, _FIXED, _DONTUNMAP = 1, 2, 4
 _FAILED = ctypes.c_void_p(-1).value
 
@@ -22,7 +22,7 @@ _FAILED = ctypes.c_void_p(-1).value
 def may_move(address: int, stride: int, shift: int) -> bool:
     """Whether planes `stride` bytes apart, the first at `address`, consist of whole pages that can move by `shift`
     bytes."""
-    return not (address % PAGE or stride % PAGE or shift % PAGE) and shift >= LEAST and _moves_pages()
+    return not (address % PAGE or stride % PAGE or shift % PAGE) and shift >= LEAST_MOVED_BYTES and _moves_pages()
 
 
 class PageMover:

@@ -30,13 +30,13 @@ from brickrt.runtime.tuning.report import TriedPlan, TuningReport
 from brickrt.runtime.tuning.timed_program import Sample, TimedProgram
 from brickrt.runtime.tuning.variants import LAYERS, variants
 
-TRYING = 0.75  # share of the seconds in which variants are tried; the rest is for whole runs that decide
-TURNS = (5, 25)  # fewest and most turns of a variant
-DECIDING = (9, 60)  # the same of whole runs that decide
-SHARES = (0.03, 0.1)  # of the seconds, for each of the two
-FASTER = 0.99  # of the time as modelled, that another plan may take to be chosen
+TRYING_SHARE = 0.75  # of the seconds, in which variants are tried; the rest is for whole runs that decide
+VARIANT_TURNS = (5, 25)  # fewest and most
+DECIDING_TURNS = (9, 60)  # the same of whole runs that decide
+TURNS_SHARES = (0.03, 0.1)  # of the seconds, for each of the two
+FASTER_SHARE = 0.99  # of the time as modelled, that another plan may take to be chosen
 AS_MODELLED = "as modelled"
-TOGETHER = "the fastest parts of all"
+FASTEST_PARTS = "the fastest parts of all"
 
 Build = Callable[[Plan, KernelProgress], Program]
 Sampler = Callable[[Program], Callable[[], Sample]]
@@ -109,7 +109,7 @@ class _Trials:
     def best(self) -> tuple[tuple[Subgraph, ...], TuningReport]:
         self.base = self.program(AS_MODELLED, self.plan.subgraphs, math.inf)
         self.began = self.tuner.clock()  # any run needs that program: it does not count
-        self.note([self.base() for _ in range(TURNS[0])])
+        self.note([self.base() for _ in range(VARIANT_TURNS[0])])
         self.try_variants()
         choices = self.choices()
         chosen = self.decided(choices.fastest())
@@ -132,7 +132,7 @@ class _Trials:
         for variant in variants(self.plan):
             known = [self.plan.subgraphs, *(one.subgraphs for one in self.found)]
             if not any(same(variant.subgraphs, subgraphs) for subgraphs in known):
-                found = self.timed(variant.name, variant.subgraphs, TRYING * self.seconds)
+                found = self.timed(variant.name, variant.subgraphs, TRYING_SHARE * self.seconds)
                 self.found += [] if found is None else [found]
             if not self.complete:
                 return
@@ -150,17 +150,17 @@ class _Trials:
     def decided(self, mixed: tuple[Subgraph, ...]) -> TimedVariant:
         """The fastest in whole runs, which are made anew: of many variants, one was the fastest by chance."""
         best = TimedVariant(AS_MODELLED, self.plan.subgraphs, 1.0, False, np.zeros(0))
-        for name, subgraphs in [(TOGETHER, mixed), *self.fastest_variant()]:
+        for name, subgraphs in [(FASTEST_PARTS, mixed), *self.fastest_variant()]:
             if not same(subgraphs, self.plan.subgraphs) and not same(subgraphs, best.subgraphs):
                 again = self.timed(name, subgraphs, self.seconds, decides=True)
-                if again and again.surely and again.ratio < min(FASTER, best.ratio):
+                if again and again.surely and again.ratio < min(FASTER_SHARE, best.ratio):
                     best = again
         return best
 
     def fastest_variant(self) -> list[tuple[str, tuple[Subgraph, ...]]]:
         """What was the fastest of all variants, if one was faster than the plan as modelled."""
         found = min(self.found, key=lambda one: one.ratio, default=None)
-        return [(found.name, found.subgraphs)] if found and found.ratio < FASTER else []
+        return [(found.name, found.subgraphs)] if found and found.ratio < FASTER_SHARE else []
 
     def timed(
         self, name: str, subgraphs: tuple[Subgraph, ...], until: float, decides: bool = False
@@ -205,7 +205,7 @@ class _Trials:
         """Samples of the plan as modelled and of another one, which run in turns, each as often first."""
         began = self.spent
         self.base(), sample()  # into caches
-        (fewest, limit), share = (DECIDING if decides else TURNS), SHARES[decides]
+        (fewest, limit), share = (DECIDING_TURNS if decides else VARIANT_TURNS), TURNS_SHARES[decides]
         most = min(max(fewest, int(share * self.seconds / max(self.spent - began, 1e-9))), limit)
         found: list[tuple[Sample, Sample]] = []
         while len(found) < most and (self.spent < self.seconds or not found):

@@ -24,7 +24,7 @@ from brickrt.runtime.lowering.task_graph import Steps, TaskGraph
 
 PACES = (0, 1, 2, 4, 8, 16, 32, 64)  # bytes that may be asked for per channel that a register tile sweeps
 TILE = 24  # vectors of a register tile, about
-SHARE = 0.25  # of the cache that all cores share, which may be filled ahead
+PREFETCHED_CACHE_SHARE = 0.25  # of the cache that all cores share, which may be filled ahead
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def due_askers(tasks: TaskGraph) -> dict[int, PrefetchShare]:
     plan, order = tasks.plan, [steps.node for steps in tasks.steps if len(steps.boxes)]
     readers = Counter(name for node in order for name in plan.graph.nodes[node].inputs)
     found: dict[int, PrefetchShare] = {}
-    budget = plan.device.shared[1] * SHARE
+    budget = plan.device.shared[1] * PREFETCHED_CACHE_SHARE
     for at, node in enumerate(order):
         for name in (name for name in awaited(plan, node) if readers[name] == 1):
             left = min(plan.graph.types[name].nbytes, budget)

@@ -12,7 +12,7 @@ from brickrt.runtime.after_fork import tell_children
 
 KEPT_BYTES = 2 << 30
 """What programs may hold by default."""
-LEAST = 1 << 20  # what each counts for at least: task graphs and tables in Python are in no other figure
+LEAST_PROGRAM_BYTES = 1 << 20  # that each counts for: task graphs and tables in Python are in no other figure
 
 
 def kept_bytes(asked: int | None) -> int:
@@ -98,4 +98,4 @@ class KeptPrograms:
 
 def _missing(held: Mapping[int, int]) -> int:
     """Bytes up to the least that a program counts for."""
-    return max(0, LEAST - sum(held.values()))
+    return max(0, LEAST_PROGRAM_BYTES - sum(held.values()))

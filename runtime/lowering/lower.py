@@ -29,7 +29,7 @@ from brickrt.runtime.lowering.space_filling import hilbert
 from brickrt.runtime.lowering.swept_bricks import SweptBricks
 from brickrt.runtime.lowering.task_graph import Allocation, PrefetchTarget, ScratchMoves, Steps, StorageKind, TaskGraph
 
-MANY = 32  # bricks from which readers of most of a tensor wait for one join instead of for each brick
+MANY_BRICKS = 32  # from which readers of most of a tensor wait for one join instead of for each brick
 
 
 @dataclass
@@ -244,7 +244,7 @@ class Lowering:
         self, s: int, made: Produced, offsets: np.ndarray, bricks: np.ndarray, tasks: np.ndarray
     ) -> None:
         """`tasks` wait for bricks, listed in CSR form, or for all of the subgraph where that is most of them."""
-        most_of_it = len(made.grid) > MANY and len(bricks) > len(made.grid) * len(tasks) // 2
+        most_of_it = len(made.grid) > MANY_BRICKS and len(bricks) > len(made.grid) * len(tasks) // 2
         if most_of_it and made.subgraph != s:
             self.waits.append((tasks, np.full(len(tasks), self.join(made.subgraph))))
             return

@@ -13,7 +13,7 @@ import numpy as np
 
 from brickrt.ops.cpu.fixed_function import fixed_function
 
-FEW = 4096
+UNCOMPILED_WALK = 4096
 """Tasks and dependencies that Python has walked before a process has compiled the walk."""
 
 # Walks with an explicit stack. mark: 0 not seen, 1 on the stack, 2 in the order. Returns 0, or for a cycle the
@@ -110,7 +110,7 @@ def depth_first(offsets: np.ndarray, deps: np.ndarray, roots: np.ndarray) -> np.
     for what, tasks in (("dependency", deps), ("root", demand)):
         if len(tasks) and (tasks.min() < 0 or tasks.max() >= n):
             raise ValueError(f"a {what} is not a task: numbers go from 0 to {n - 1}")
-    walk = _compiled_walk() if n + len(deps) > FEW else None
+    walk = _compiled_walk() if n + len(deps) > UNCOMPILED_WALK else None
     order, path = _walked(walk, offsets, deps, demand) if walk else walk_in_python(offsets, deps, demand)
     if path:
         cycle = " → ".join(map(str, path[path.index(path[-1]) :]))

@@ -21,7 +21,7 @@ from brickrt.runtime.execution.report import StageRun
 from brickrt.runtime.execution.stage_cache import CompiledStage
 from brickrt.runtime.program_protocol import Cancellable
 
-COMPARED = 1 << 12
+COMPARED_BYTES = 1 << 12
 """Bytes of an input that decides what runs which are compared in each call."""
 
 
@@ -122,7 +122,7 @@ class FastPath:
             return False
         plain = all((type(a) is np.ndarray and a.dtype.kind not in "OUS") or on_device(a) for a in given.values())
         small = plain and not any(
-            on_device(given[name]) or given[name].nbytes > COMPARED for name in compiled.decided_by
+            on_device(given[name]) or given[name].nbytes > COMPARED_BYTES for name in compiled.decided_by
         )
         return small and set(names) <= set(compiled.plan.graph.outputs)
 

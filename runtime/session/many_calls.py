@@ -9,7 +9,7 @@ from typing import Any
 
 from brickrt.graph.errors import InputError
 
-AHEAD = 1  # calls whose inputs are there before the caller has taken what came before
+CALLS_AHEAD = 1  # whose inputs are there before the caller has taken what came before
 
 Inputs = Mapping[str, Any]
 Outputs = dict[str, Any]
@@ -17,8 +17,8 @@ Outputs = dict[str, Any]
 
 def in_order(execute: Callable[[Inputs], Outputs], many: Iterable[Inputs]) -> Iterator[Outputs]:
     """The outputs of `execute` for each of `many`, in their order. It computes in a thread of its own, so that the next
-    inputs are read, and earlier outputs used, meanwhile; at most AHEAD calls wait. An error is raised where its outputs
-    would have been."""
+    inputs are read, and earlier outputs used, meanwhile; at most CALLS_AHEAD wait. An error is raised where its
+    outputs would have been."""
     if isinstance(many, Mapping):
         raise InputError("execute_many takes several inputs, each by name: give a list or a generator, or use execute")
     return _results(execute, many)
@@ -30,7 +30,7 @@ def _results(execute: Callable[[Inputs], Outputs], many: Iterable[Inputs]) -> It
         try:
             for inputs in many:
                 under_way.append(one.submit(execute, inputs))
-                if len(under_way) > AHEAD:
+                if len(under_way) > CALLS_AHEAD:
                     yield under_way.popleft().result()
             while under_way:
                 yield under_way.popleft().result()

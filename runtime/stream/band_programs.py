@@ -17,7 +17,7 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 Key = tuple[int, int, frozenset[int]]  # sweep, band, units that it leaves out
 NEVER = 1 << 62  # later than any band
-AHEAD = 16  # places of the order that are looked at for what is made next
+PLACES_AHEAD = 16  # of the order, that are looked at for what is made next
 
 
 class BandPrograms:
@@ -89,7 +89,7 @@ class BandPrograms:
 
     def _worth_making(self, place: int) -> Key | None:
         """The next program in the order that is not there, if it is run before all of those that would be given up."""
-        for at in range(place + 1, min(place + 1 + AHEAD, len(self._order))):
+        for at in range(place + 1, min(place + 1 + PLACES_AHEAD, len(self._order))):
             if self._order[at] not in self._made:
                 full = self.held is not None and len(self._made) >= self.held
                 return self._order[at] if not full or self._next(self._latest(place), place) > at else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-USUAL = 256 * 2**20  # of a process that has imported all, where the system does not say
+ASSUMED_RESIDENT_BYTES = 256 * 2**20  # of a process that has imported all, where the system does not say
 
 
 _most_seen: dict[int, int] = {}  # by process, since a child begins anew
@@ -13,7 +13,7 @@ _most_seen: dict[int, int] = {}  # by process, since a child begins anew
 
 def resident_bytes() -> int:
     """Bytes in memory now."""
-    found = status_bytes("VmRSS") or USUAL
+    found = status_bytes("VmRSS") or ASSUMED_RESIDENT_BYTES
     _most_seen[os.getpid()] = max(found, _most_seen.get(os.getpid(), 0))
     return found
 

@@ -19,9 +19,9 @@ from brickrt.runtime.files.descriptor import refused
 from brickrt.runtime.files.scratch import free_bytes, measured_speed
 from brickrt.runtime.stream.stream_report import Spilling
 
-RECOMPUTED = 200  # units of all passes, where nothing is spilled: plans of more take seconds
+MOST_PLANNED_UNITS = 200  # of all passes, where nothing is spilled: plans of more take seconds
 AT_ONCE = DiskSpeed(1e18, 1e18)
-REMEMBERED = 3600.0  # seconds: what a disk does changes with what else it does, by more than plans depend on
+REMEMBERED_SECONDS = 3600.0  # what a disk does changes with what else it does, by more than plans depend on
 
 
 def with_spills(
@@ -46,7 +46,7 @@ def with_spills(
     why = ""
     if sets[0] not in fitting:
         why = f"takes {rooms[sets[0]] / 2**30:.2f} GiB beside the output's {outputs / 2**30:.2f} GiB"
-    few = sum(len(one.computed) for one in costs.passes(())) <= RECOMPUTED
+    few = sum(len(one.computed) for one in costs.passes(())) <= MOST_PLANNED_UNITS
     wanted = sets[:1] if sets[0] in fitting else [()]
     others = [names for names in ((), *fitting) if few or not wanted[0]]
     planners = [planner.spilling(names) if names else planner for names in dict.fromkeys([*wanted, *others])]
@@ -63,7 +63,7 @@ def disk_speed(folder: Path) -> tuple[float, float]:
     name = hashlib.sha256(f"{platform.node()} {device}".encode()).hexdigest()[:32]
     if (blob := store.get(name)) is not None and os.access(folder, os.W_OK | os.X_OK):
         when, write, read = json.loads(blob)
-        if 0 <= time.time() - when < REMEMBERED:
+        if 0 <= time.time() - when < REMEMBERED_SECONDS:
             return write, read
     write, read = measured_speed(folder)
     store.put(name, json.dumps([time.time(), write, read]).encode())

@@ -41,14 +41,14 @@ from brickrt.runtime.stream.spill_planning import with_spills
 from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
 FREE_SHARE = 0.8  # of the memory that is free, which a run takes where no limit is given
-STEP = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
+RESIDENT_STEP_BYTES = 16 * MIB  # what a process takes is rounded up to these, so that two of one kind need the same
 # That `brickrt run` has before it plans, beside the weights of the model and of what is planned.
-COMMAND = 126 * MIB
+COMMAND_BYTES = 126 * MIB
 # What a run imports, at the latest once it is planned, and bytes that a process grows by then.
-IMPORTED = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
+IMPORTED_BYTES = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
-WRITING = 16 * MIB  # of each output, beside the rows of a band
-NOISE = MIB  # by which two processes that did the same differ
+WRITER_BYTES = 16 * MIB  # of each output, beside the rows of a band
+RESIDENT_NOISE_BYTES = MIB  # by which two processes that did the same differ
 TRANSFORMED = 0.25, 0.0625, 0.0  # shares, in turn, of what transformed weights take beyond the weights, if that is
 NOT_LITTLE = 16 * MIB  # or more: they are tried where all of it leaves no room for bands within the limit
 MORE_WORK = 1.2  # times the network's arithmetic that bands may have for no others to be tried
@@ -198,10 +198,12 @@ def _chosen(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
     """The fastest candidate within the limit. A refusal names the least for a process a little larger, and what is
     enough for one a little smaller is taken: so the least is enough for the next process, and less is not."""
     try:
-        return choose_bands(planner, slices, replace(asked, runtime=_rounded(asked.runtime + NOISE)), whole)
+        return choose_bands(
+            planner, slices, replace(asked, runtime=_rounded(asked.runtime + RESIDENT_NOISE_BYTES)), whole
+        )
     except TooLittleMemory as refusal:
         least = refusal.least
-        memory = replace(least.memory, runtime=max(asked.runtime, _rounded(asked.runtime - NOISE)))
+        memory = replace(least.memory, runtime=max(asked.runtime, _rounded(asked.runtime - RESIDENT_NOISE_BYTES)))
         if memory.total > asked.limit:
             raise
         plan = least.plan
@@ -217,8 +219,8 @@ def _settled_bytes(source: SourceGraph, graph: Graph) -> int:
     give_back_freed()
     arrays = (*source.initializers.values(), *graph.constants.values())
     weights = sum({_memory_of(array): array.nbytes for array in arrays}.values())
-    later = sum(nbytes for module, nbytes in IMPORTED.items() if module not in sys.modules)
-    return max(resident_bytes() + later, _rounded(COMMAND + weights) - NOISE)
+    later = sum(nbytes for module, nbytes in IMPORTED_BYTES.items() if module not in sys.modules)
+    return max(resident_bytes() + later, _rounded(COMMAND_BYTES + weights) - RESIDENT_NOISE_BYTES)
 
 
 def _give_up(source: SourceGraph, graph: Graph) -> None:
@@ -234,7 +236,7 @@ def _memory_of(array: np.ndarray) -> int:
 
 
 def _rounded(resident: int) -> int:
-    return -(-resident // STEP) * STEP
+    return -(-resident // RESIDENT_STEP_BYTES) * RESIDENT_STEP_BYTES
 
 
 def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit, cut: StreamCut) -> Candidate:
@@ -302,4 +304,4 @@ def _memory_limit(planner: StreamPlanner, limit: int, threads: int, runtime: int
     """The limit, with what readers hold, and writers may: a band's rows in another order and type, about."""
     outputs = [planner.plan.graph.types[name] for name in planner.plan.graph.outputs]
     per_row = sum(kind.nbytes for kind in outputs) / max(1, planner.tall)
-    return MemoryLimit(limit, threads, runtime, WRITING * len(outputs) + reading, per_row)
+    return MemoryLimit(limit, threads, runtime, WRITER_BYTES * len(outputs) + reading, per_row)

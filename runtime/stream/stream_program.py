@@ -26,7 +26,7 @@ from brickrt.runtime.stream.lower_band import lower_band
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from brickrt.runtime.stream.sweep_run import Files, RunThreads, Sink, Source, SweepRun, SweepWork
 
-BETWEEN = -1  # instead of a band: what runs before a sweep
+BEFORE_SWEEP = -1  # instead of a band
 
 
 def _views(plan: StreamPlan) -> dict[str, str]:
@@ -57,7 +57,7 @@ class _Lowering:
     def lower(self, key: Key) -> TaskGraph:
         """The task graph of a band, or of what runs before a sweep."""
         sweep, band, skipped = key
-        plan = self.resident[sweep] if band == BETWEEN else self.plan.band_plan(sweep, band, skipped)
+        plan = self.resident[sweep] if band == BEFORE_SWEEP else self.plan.band_plan(sweep, band, skipped)
         return lower_band(plan, self.slices, self.aliases)
 
 
@@ -97,7 +97,7 @@ class StreamProgram:
         found, known = list[Key](), dict[Key, Key]()  # of bands that are alike one key: there may be 100,000s of them
         for number in range(len(self.plan.sweeps) + 1):
             if number in self._resident:
-                found.append((number, BETWEEN, frozenset()))
+                found.append((number, BEFORE_SWEEP, frozenset()))
             if (one := bands.get(number)) is not None:
                 keys = (self._key(one, band) for band in range(one.bands.first, one.bands.end))
                 found += (known.setdefault(key, key) for key in keys)

@@ -25,7 +25,7 @@ from brickrt.runtime.tuning.parts import (
     merged_where_faster,
 )
 
-NOISE = 0.03  # of a part's time: what another choice must save
+NOISE_SHARE = 0.03  # of a part's time: what another choice must save
 
 
 class MeasuredChoices:
@@ -60,7 +60,7 @@ class MeasuredChoices:
         for part in self._found.keys() - set(self._layers):
             merged[part], seconds = best[part]
             alone = sum(best[layer][1] for layer in {owner[k] for k in part})
-            saved[part] = (1 + (NOISE if part in self._planned else -NOISE)) * alone - seconds
+            saved[part] = (1 + (NOISE_SHARE if part in self._planned else -NOISE_SHARE)) * alone - seconds
         return merged_where_faster(layers, merged, saved)
 
     def told(self, subgraphs: Sequence[Subgraph]) -> tuple[Subgraph, ...]:
@@ -88,7 +88,7 @@ class MeasuredChoices:
         structure = self._structure(part)
         seconds = {choice: statistics.median(self._seconds[structure, choice]) for choice in self._found[part]}
         best, usual = min(seconds, key=seconds.__getitem__), self._usual.get(part)
-        if usual in seconds and seconds[best] > (1 - NOISE) * seconds[usual]:
+        if usual in seconds and seconds[best] > (1 - NOISE_SHARE) * seconds[usual]:
             best = usual
         return self._found[part][best], seconds[best]
 

@@ -16,7 +16,7 @@ from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
 from brickrt.plan.subgraph import Subgraph
 
 LOSS = 0.3  # of the layers' time: a merge that is modelled to take no more than that longer is measured
-REACH = 1.5  # of the time modelled for the best: algorithms and forced merges that are modelled to take no more
+TRIED_TIME_FACTOR = 1.5  # over the best modelled time: algorithms and forced merges that are modelled to take no more
 LAYERS = "layer by layer"
 RANKS = 3  # next best algorithms of a layer that are tried
 
@@ -66,7 +66,7 @@ def ranked_algorithms(layers: Plan) -> dict[int, list[str]]:
         times = {name: layer_us(graph, node, device, name, constants) for name in names}
         if times:
             times[DIRECT] = layer_us(graph, node, device, None, constants)
-            planned, limit = layers.algorithms.get(k, DIRECT), REACH * min(times.values())
+            planned, limit = layers.algorithms.get(k, DIRECT), TRIED_TIME_FACTOR * min(times.values())
             others = (name for name in times if name != planned and times[name] <= limit)
             found[k] = [planned, *sorted(others, key=times.__getitem__)]
     return found
@@ -96,7 +96,7 @@ def _forced(plan: Plan, strategy: Strategy, layers: tuple[Subgraph, ...]) -> tup
     chosen: list[Subgraph] = []
     for s in forced:
         split = [alone[k] for k in s.nodes if k in alone]
-        slow = len(s.nodes) > 1 and s.modelled_us > REACH * s.layerwise_us
+        slow = len(s.nodes) > 1 and s.modelled_us > TRIED_TIME_FACTOR * s.layerwise_us
         whole = {k for one in split for k in one.members} == set(s.members)
         chosen += split if slow and whole else [s]
     return tuple(chosen)

@@ -8,7 +8,7 @@ from brickrt.runtime.windows.window_layout import Extents
 from brickrt.runtime.windows.window_options import Blend
 
 SIGMA = 0.125  # of the Gaussian, as a share of the window
-LEAST = 1e-3  # weight, so that sums of weights can be divided by
+LEAST_WEIGHT = 1e-3  # so that sums of weights can be divided by
 
 
 def blend_weights(window: Extents, out: Extents, blend: Blend) -> np.ndarray:
@@ -21,6 +21,6 @@ def blend_weights(window: Extents, out: Extents, blend: Blend) -> np.ndarray:
         at = np.arange(extent, dtype=np.float32) - np.float32((extent - 1) / 2)
         along = np.exp(-(at**2) / np.float32(2 * (SIGMA * extent) ** 2))
         weights = weights[..., None] * along
-    weights = np.maximum(weights, np.float32(max(LEAST, float(weights.min()))))
+    weights = np.maximum(weights, np.float32(max(LEAST_WEIGHT, float(weights.min()))))
     nearest = [np.arange(n) * extent // n for n, extent in zip(out, window, strict=True)]
     return weights if out == window else np.ascontiguousarray(weights[np.ix_(*nearest)])

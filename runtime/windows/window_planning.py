@@ -28,7 +28,7 @@ from brickrt.runtime.windows.window_layout import Extents, WindowLayout, scaled_
 from brickrt.runtime.windows.window_options import WindowOptions
 
 MIB = 2**20
-WRITING = 2**24  # bytes that a writer may hold, beside copies of what it writes
+WRITER_BYTES = 2**24  # that one may hold, beside copies of what it writes
 COPIES = 3
 MULTIPLES = (2, 4, 8, 16, 32, 64, 128)  # that networks halve to
 
@@ -203,7 +203,7 @@ def _held_bytes(given: TensorType, layout: WindowLayout, outputs: dict[str, Blen
 def _writing(outputs: dict[str, BlendedOutput], decision: Decision) -> int:
     """Bytes that writers may hold, about."""
     return sum(
-        WRITING + COPIES * o.finished_bytes + decision.nbytes(o.finished_bytes // o.written.dtype.itemsize)
+        WRITER_BYTES + COPIES * o.finished_bytes + decision.nbytes(o.finished_bytes // o.written.dtype.itemsize)
         for o in outputs.values()
     )
 

@@ -6,7 +6,7 @@ import pytest
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime import thread_count as counting
-from brickrt.runtime.thread_count import MOST, thread_count, usable_cores
+from brickrt.runtime.thread_count import MOST_THREADS, thread_count, usable_cores
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_a_quota_leaves_fewer_cores(monkeypatch):
     assert 1 <= usable_cores() < 10_000
 
 
-@pytest.mark.parametrize("threads", [0, -1, MOST + 1, True, 1.5, "2"])
+@pytest.mark.parametrize("threads", [0, -1, MOST_THREADS + 1, True, 1.5, "2"])
 def test_impossible_numbers_are_refused(threads):
     with pytest.raises(BrickError, match="whole number from 1 to"):
         thread_count(threads)

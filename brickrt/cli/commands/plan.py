@@ -31,7 +31,7 @@ from brickrt.plan.plan import Plan
 from brickrt.runtime.analysis.memory_projection import MemoryProjection, project
 from brickrt.runtime.cache.saved_plan import plan_file_text
 from brickrt.runtime.lowering.task_graph import TaskGraph
-from brickrt.runtime.pipeline import LATER, Pipeline
+from brickrt.runtime.pipeline import PLANNED_WHILE_RUNNING, Pipeline
 from brickrt.runtime.thread_count import thread_count
 
 
@@ -94,7 +94,7 @@ def _written(request: PlanRequest, pipeline: Pipeline, planned: Planned) -> Json
 def _save(path: Path, graph: Graph, plan: Plan, rest: Stage | None) -> None:
     if rest is not None:
         node = rest.nodes[0]
-        raise BrickError(f"{path}: the plan cannot be saved: {LATER}: '{node.name}' ({node.op_type})")
+        raise BrickError(f"{path}: the plan cannot be saved: {PLANNED_WHILE_RUNNING}: '{node.name}' ({node.op_type})")
     write_text(path, lambda out: out.write(plan_file_text(graph, plan)))
 
 

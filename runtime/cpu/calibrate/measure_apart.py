@@ -14,7 +14,7 @@ from contextlib import suppress
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.runtime.cpu.calibrate.measured import Measured
 
-LONGEST = 60.0  # seconds, of which a machine that is busy takes a few
+MOST_SECONDS = 60.0  # of which a machine that is busy takes a few
 
 
 def measure_apart(spec: DeviceSpec) -> Measured:
@@ -27,7 +27,7 @@ def measure_apart(spec: DeviceSpec) -> Measured:
                 input=pickle.dumps(spec),
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
-                timeout=LONGEST,
+                timeout=MOST_SECONDS,
                 check=True,
             )
             found = pickle.loads(ran.stdout)

@@ -32,10 +32,10 @@ from brickrt.runtime.lowering.task_graph import TaskGraph
 
 COUNTED, MULTIPLIED, PAIRED = 4_000, 12_000, 500  # rounds of a loop that take some 30 µs
 ALL_MULTIPLIED = 40_000  # the same while all cores work, some 100 µs
-NEAR = 4 * MIB  # bytes that a turn moves through a core's own cache at least: some 40 µs
-FAR = 2  # times that cache: bytes that a turn moves through what is behind it, up to half a millisecond
+NEAR_TURN_BYTES = 4 * MIB  # that a turn moves through a core's own cache at least: some 40 µs
+FAR_TURN_CACHES = 2  # times that cache: bytes that a turn moves through what is behind it, up to half a millisecond
 REPEATS = 25
-TOGETHER = 8 * MIB  # bytes that each core moves at least, while all do
+ALL_MOVED_BYTES = 8 * MIB  # that each core moves at least, while all do
 LEAST_MEMORY, MOST_MEMORY = 64 * MIB, 2048 * MIB  # bytes of the buffer that is to exceed all caches
 OVER_L3 = 4  # times L3 that it takes: of twice as much, L3 keeps parts by chance, and the best turn meets them
 TASKS = 16_384
@@ -94,10 +94,10 @@ class SoleCore:
         """Turns that give its clock, its arithmetic and each level of memory, of so many bytes."""
         turns = {"clock": self.count, "vectors": self.multiply_add, "paired": self.pair, "l2": self.near(parts["l2"])}
         if "l3" in parts:
-            turns["l3"] = self.far(parts["l3"], FAR * spec.l2)
+            turns["l3"] = self.far(parts["l3"], FAR_TURN_CACHES * spec.l2)
         if "memory" in parts:
             near = max(nbytes for level, nbytes in parts.items() if level != "memory")  # which turns leave in caches
-            turns["memory"] = self.far(parts["memory"] * spec.cores - near, FAR * spec.l2, skipped=near)
+            turns["memory"] = self.far(parts["memory"] * spec.cores - near, FAR_TURN_CACHES * spec.l2, skipped=near)
         return turns
 
     def count(self) -> float:
@@ -115,7 +115,7 @@ class SoleCore:
     def near(self, nbytes: int) -> Turn:
         """Bytes per ns from a core's own cache, which holds them when the turn begins."""
         third = self.loops.third(nbytes)
-        sweeps = -(-NEAR // (12 * third))
+        sweeps = -(-NEAR_TURN_BYTES // (12 * third))
 
         def turn() -> float:
             self.loops.stream(self.start, third, 1)
@@ -175,9 +175,9 @@ class _Cores:
 
         The second best of several: in the best, cores may have worked one after another, each with all of the machine.
         """
-        third = self.loops.third(min(nbytes, TOGETHER))
+        third = self.loops.third(min(nbytes, ALL_MOVED_BYTES))
         window = 12 * third
-        sweeps = -(-TOGETHER // window)
+        sweeps = -(-ALL_MOVED_BYTES // window)
 
         def moved(offset: int) -> float:
             return sum(self.rates(lambda at: self.loops.stream(at + offset, third, sweeps), window * sweeps))

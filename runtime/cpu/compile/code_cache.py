@@ -19,7 +19,7 @@ from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cache.disk_cache import DiskCache
 
 KEPT_BYTES = 64 << 20  # of object files that this process keeps
-MOST = 64  # kinds of code of an outline: the newest stay
+MOST_CODES = 64  # of an outline: the newest stay
 Codes = tuple[SizedCode, ...]
 
 
@@ -51,7 +51,7 @@ class CodeCache:
     def add(self, store: DiskCache, digest: str, code: SizedCode) -> None:
         """Keeps code, here and on disk."""
         others = (other for other in self._on_disk(store, digest) if other.symbol != code.symbol)
-        kept = (code, *others)[:MOST]
+        kept = (code, *others)[:MOST_CODES]
         self._keep(store, digest, kept)
         store.put(digest, encode(kept))
 

@@ -21,13 +21,13 @@ from brickrt.runtime.cpu.compile.kernel_digest import digest_of, engine_digest, 
 from brickrt.runtime.progress import KernelProgress
 
 _LOADED: WeakValueDictionary[str, LoadedObjects] = WeakValueDictionary()  # by the names of functions, while in use
-_KEPT: list[LoadedObjects] = []  # libraries of the engine itself: threads may be in them until the process ends
+_KEPT_LIBRARIES: list[LoadedObjects] = []  # of the engine itself: threads may be in them until the process ends
 
 
 def load_module(name: str, make: Callable[[], ir.Module], isa: Isa) -> LoadedObjects:
     """The functions of a module of the engine itself, which stay until the process ends."""
-    _KEPT.append(_loaded([module_image(name, make, isa)]))
-    return _KEPT[-1]
+    _KEPT_LIBRARIES.append(_loaded([module_image(name, make, isa)]))
+    return _KEPT_LIBRARIES[-1]
 
 
 def module_image(name: str, make: Callable[[], ir.Module], isa: Isa) -> bytes:

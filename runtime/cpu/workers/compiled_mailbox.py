@@ -9,10 +9,10 @@ from brickrt.runtime.cpu.compile.load import load_module
 from brickrt.runtime.cpu.workers.mailbox import mailbox_module
 from brickrt.runtime.cpu.workers.mailbox_words import MailboxFunctions
 
-ANY = Isa(1, 16)  # no vectors in it
+ANY_ISA = Isa(1, 16)  # no vectors in it
 
 
 @cache
 def compiled_mailbox() -> MailboxFunctions:
     """The functions for this process."""
-    return MailboxFunctions.at(load_module("mailbox", mailbox_module, ANY).address)
+    return MailboxFunctions.at(load_module("mailbox", mailbox_module, ANY_ISA).address)

@@ -29,7 +29,7 @@ from brickrt.runtime.cuda.driver.cupy_objects import (
     seconds_of,
 )
 from brickrt.runtime.cuda.driver.device_errors import FORKED, DeviceError, after, in_mib
-from brickrt.runtime.cuda.driver.device_spec import LEAST, Properties, spec_of
+from brickrt.runtime.cuda.driver.device_spec import LEAST_CAPABILITY, Properties, spec_of
 from brickrt.runtime.cuda.driver.protocol import CaptureRefused
 from brickrt.runtime.cuda.kernels.compile import compile_modules
 from brickrt.runtime.cuda.kernels.kernel_sources import KernelSource
@@ -296,8 +296,8 @@ def _properties(device: int) -> Properties:
     known = cudart.getDeviceProperties(device)
     capability = known["major"], known["minor"]
     name = known["name"].decode()
-    if capability < LEAST:
-        least = "{}.{}".format(*LEAST)
+    if capability < LEAST_CAPABILITY:
+        least = "{}.{}".format(*LEAST_CAPABILITY)
         raise BrickError(
             f"device 'cuda': the {name} is too old, compute capability {least} is needed; use --device cpu"
         )

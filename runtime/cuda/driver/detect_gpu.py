@@ -6,7 +6,7 @@ import ctypes
 import sys
 from importlib.util import find_spec
 
-from brickrt.runtime.cuda.driver.device_spec import LEAST
+from brickrt.runtime.cuda.driver.device_spec import LEAST_CAPABILITY
 
 LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 MAJOR, MINOR = 75, 76  # attributes: compute capability
@@ -15,7 +15,7 @@ MAJOR, MINOR = 75, 76  # attributes: compute capability
 def gpu_present() -> bool:
     """Whether the first GPU is new enough, and CuPy is installed. Never raises; starts the driver in this process."""
     try:
-        return find_spec("cupy") is not None and _capability() >= LEAST
+        return find_spec("cupy") is not None and _capability() >= LEAST_CAPABILITY
     except ValueError:  # something else of that name
         return False
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 
-LEAST = 8, 0  # compute capability of the kernels' asynchronous copies and matrix products
+LEAST_CAPABILITY = 8, 0  # compute capability of the kernels' asynchronous copies and matrix products
 MEMORY_SHARE = 0.87  # of the memory's own bandwidth that copies reach
 # Per multiprocessor and cycle, by compute capability: float32 operations, those of matrix products of tf32 and of half
 # types, and about how many bytes the L2 cache gives.
@@ -40,7 +40,9 @@ class Properties:
 def spec_of(found: Properties) -> DeviceSpec:
     """Sizes are the device's; speeds follow from clocks and the generation, the latest known where it is newer."""
     ghz = found.clock / 1e6
-    flops, tf32, half, near = RATES[max((known for known in RATES if known <= found.capability), default=LEAST)]
+    flops, tf32, half, near = RATES[
+        max((known for known in RATES if known <= found.capability), default=LEAST_CAPABILITY)
+    ]
     matrix = ghz * (GEFORCE if "GeForce" in found.name else 1.0)
     l2 = near * ghz * found.multiprocessors
     memory = MEMORY_SHARE * 2 * found.memory_clock * 1e3 * found.bus / 8 / 1e9

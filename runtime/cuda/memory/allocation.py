@@ -10,7 +10,7 @@ from brickrt.runtime.cuda.driver.alignment import aligned_size
 from brickrt.runtime.cuda.driver.device_errors import in_mib
 from brickrt.runtime.cuda.driver.protocol import Driver, Stream
 
-NAMED = 4  # sections, the largest, that an error tells of
+NAMED_SECTIONS = 4  # the largest, that an error tells of
 
 
 class AllocationSections:
@@ -41,5 +41,5 @@ class AllocationSections:
 
 def _purpose(sizes: Mapping[str, int]) -> str:
     """What the memory is for, in one line."""
-    largest = sorted(sizes, key=lambda name: -sizes[name])[:NAMED]
+    largest = sorted(sizes, key=lambda name: -sizes[name])[:NAMED_SECTIONS]
     return f"a program ({', '.join(f'{name} {in_mib(sizes[name])}' for name in largest if sizes[name])})"

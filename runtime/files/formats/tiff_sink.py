@@ -21,7 +21,7 @@ from brickrt.runtime.files.formats.raster import RasterSource
 from brickrt.runtime.files.formats.tiff_source import TagOfPlace, TiffPlain, TiffSegments
 
 _TILE = 256
-_UNIT = 16  # extents of tiles are multiples of it
+_TILE_UNIT = 16  # extents are multiples of it
 _MOST_SAMPLES = 4
 _CLASSIC = 1 << 32
 _FORMATS = {"u": 1, "i": 2, "f": 3}
@@ -41,7 +41,7 @@ class TiffGrid:
         inner = shape[-3:] if self.sampled else (*shape[-2:], 1)
         self.pages = shape[: len(shape) - (3 if self.sampled else 2)]
         self.height, self.width, self.samples = inner
-        self.tile = tuple(min(_TILE, -(-extent // _UNIT) * _UNIT) for extent in inner[:2])
+        self.tile = tuple(min(_TILE, -(-extent // _TILE_UNIT) * _TILE_UNIT) for extent in inner[:2])
         self.across = -(-self.width // self.tile[1])
         self.per_page = -(-self.height // self.tile[0]) * self.across
         self.tile_bytes = math.prod(self.tile) * self.samples * dtype.itemsize
@@ -168,7 +168,7 @@ def _directories(
         if page == 0:
             tags += [(270, 2, description), *((code, kind, value) for code, kind, _, value in places)]
         made += _directory(sorted(tags, key=lambda tag: tag[0]), len(made), page + 1 == grid.count, big)
-    return bytes(made) + bytes(-len(made) % _UNIT)
+    return bytes(made) + bytes(-len(made) % _TILE_UNIT)
 
 
 def _tags(grid: TiffGrid, dtype: np.dtype, first: int, big: bool) -> list[Tag]:

@@ -21,7 +21,7 @@ from brickrt.plan.stream.choose_bands import MIB
 from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.memory_amount import memory_amount
 from brickrt.runtime.stream import spill_planning
-from brickrt.runtime.stream.stream_planning import STEP
+from brickrt.runtime.stream.stream_planning import RESIDENT_STEP_BYTES
 from tests.runtime.stream.helpers import pixels, pools, two_layers
 from tests.support.cli_models import told
 from tests.support.graphs.attention import attention_network
@@ -236,7 +236,7 @@ def test_plan_and_run_name_a_least_memory_that_is_enough(files):
     plan, run = (said(*words, "--max-memory", "1MiB").stderr for words in (("plan", "m.onnx"), (*RUN, "y.npy")))
     assert re.sub(r"\d+", "N", plan) == re.sub(r"\d+", "N", run)
     least = [int(found[1]) for text in (plan, run) if (found := re.search(r"raise --max-memory to (\d+)MiB\n$", text))]
-    assert len(least) == 2 and abs(least[0] - least[1]) in (0, STEP // MIB)
+    assert len(least) == 2 and abs(least[0] - least[1]) in (0, RESIDENT_STEP_BYTES // MIB)
     done = said(*RUN, "y.npy", "--max-memory", f"{min(least)}MiB")
     assert done.returncode == 0, done.stderr
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from brickrt.runtime.cpu import page_moves
 from brickrt.runtime.cpu.memory import Pages
-from brickrt.runtime.cpu.page_moves import LEAST, PAGE, PageMover, may_move
+from brickrt.runtime.cpu.page_moves import LEAST_MOVED_BYTES, PAGE, PageMover, may_move
 
 needs_pages = pytest.mark.skipif(sys.platform != "linux", reason="only Linux moves pages")
 
@@ -39,11 +39,11 @@ def test_what_is_behind_a_plane_stays():
 
 
 def test_only_whole_pages_that_are_worth_it_move():
-    assert not may_move(PAGE + 64, 4 * LEAST, LEAST)
-    assert not may_move(PAGE, 4 * LEAST + 64, LEAST)
-    assert not may_move(PAGE, 4 * LEAST, LEAST + 64)
-    assert not may_move(PAGE, 4 * LEAST, PAGE)
-    assert may_move(PAGE, 4 * LEAST, LEAST) == (sys.platform == "linux")
+    assert not may_move(PAGE + 64, 4 * LEAST_MOVED_BYTES, LEAST_MOVED_BYTES)
+    assert not may_move(PAGE, 4 * LEAST_MOVED_BYTES + 64, LEAST_MOVED_BYTES)
+    assert not may_move(PAGE, 4 * LEAST_MOVED_BYTES, LEAST_MOVED_BYTES + 64)
+    assert not may_move(PAGE, 4 * LEAST_MOVED_BYTES, PAGE)
+    assert may_move(PAGE, 4 * LEAST_MOVED_BYTES, LEAST_MOVED_BYTES) == (sys.platform == "linux")
 
 
 @needs_pages

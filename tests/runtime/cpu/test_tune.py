@@ -15,7 +15,7 @@ from brickrt.plan.options import PlanOptions
 from brickrt.plan.plan import make_plan, with_subgraphs
 from brickrt.runtime.cache.plan_cache import remembered_plan
 from brickrt.runtime.cache.subgraph_codec import check
-from brickrt.runtime.cpu.tune import AS_MODELLED, TOGETHER, Tuner
+from brickrt.runtime.cpu.tune import AS_MODELLED, FASTEST_PARTS, Tuner
 from brickrt.runtime.engines import choose_engine, cpu_tuner
 from brickrt.runtime.environment import first_tune_seconds
 from brickrt.runtime.lowering.lower import lower
@@ -124,7 +124,7 @@ def test_parts_are_put_together():
     watch = Stopwatch(cost)
     plan = watch.plan(graph)
     first, second = ([n for n in merged(plan) if (n[-1] < half) == early] for early in (True, False))
-    assert second and len(first) <= 1 and watch.report.taken == TOGETHER
+    assert second and len(first) <= 1 and watch.report.taken == FASTEST_PARTS
 
 
 def test_equal_blocks_get_equal_choices():

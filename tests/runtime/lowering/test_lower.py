@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from brickrt.ops.operators.move import Take, View
 from brickrt.runtime.analysis.cache_simulator import simulate
 from brickrt.runtime.analysis.modelled_traffic import _Pieces, locality
-from brickrt.runtime.lowering.lower import MANY
+from brickrt.runtime.lowering.lower import MANY_BRICKS
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.piece_graphs import pieces
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks, networks
@@ -139,7 +139,7 @@ def test_readers_of_most_of_a_tensor_wait_for_one_join():
     s.map("add", x, s.reduce(x, 0, 1, 2, 3))
     tasks = lowered(s.graph(), "layerwise", replace(SERVER, cores=32, min_task_us=1e-6))
     slabs = np.flatnonzero(tasks.task_subgraph == 0).tolist()
-    assert len(slabs) > MANY
+    assert len(slabs) > MANY_BRICKS
     assert tasks.joins == 1
     [join] = np.flatnonzero(tasks.task_subgraph < 0).tolist()
     waits = needs(tasks)

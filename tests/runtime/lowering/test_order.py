@@ -58,7 +58,7 @@ def task_graphs(draw):
 def test_order_is_what_the_recursion_visits(graph):
     rows, roots = graph
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ordering, "FEW", 0)
+        patch.setattr(ordering, "UNCOMPILED_WALK", 0)
         order = depth_first(*csr(rows), np.array(roots, np.int64))
     assert order.tolist() == demand(rows, roots)
     assert is_topological(*csr(rows), order)
@@ -104,7 +104,7 @@ def test_cycles_are_named(walk, monkeypatch):
     ↑_______|      (arrows point at what a task waits for)
     """
     monkeypatch.setattr(ordering, "_compiled_walk", lambda: walk)
-    monkeypatch.setattr(ordering, "FEW", 0)
+    monkeypatch.setattr(ordering, "UNCOMPILED_WALK", 0)
     with pytest.raises(ValueError, match="wait for each other in a cycle: 1 → 2 → 3 → 1"):
         depth_first(*csr([[1], [2], [3], [1]]), np.array([0]))
     with pytest.raises(ValueError, match="cycle: 0 → 0"):

@@ -19,7 +19,7 @@ from brickrt.plan.device.device_spec import host_device
 from brickrt.plan.plan import make_plan
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.cpu.program import CpuProgram
-from brickrt.runtime.execution.kept_programs import LEAST
+from brickrt.runtime.execution.kept_programs import LEAST_PROGRAM_BYTES
 from brickrt.runtime.lowering.lower import lower
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.contrib.contributed import needs_an_exact_peer
@@ -72,7 +72,7 @@ def test_programs_are_kept_by_shape():
 
 
 def test_the_least_recently_used_program_goes():
-    runtime = Runtime(small_net("N", 3, 4, 4), device="null", keep_bytes=3 * LEAST)
+    runtime = Runtime(small_net("N", 3, 4, 4), device="null", keep_bytes=3 * LEAST_PROGRAM_BYTES)
 
     def compiles(batch: int) -> bool:
         runtime.execute({"x": sample(batch, 3, 4, 4)})

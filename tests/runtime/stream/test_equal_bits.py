@@ -78,7 +78,7 @@ def test_many_rows(seed: int, extent: int, rows: int) -> None:
 def test_rings_whose_pages_move(monkeypatch: pytest.MonkeyPatch) -> None:
     moved = []
     shift_down = PageMover.shift_down
-    monkeypatch.setattr(page_moves, "LEAST", 1)
+    monkeypatch.setattr(page_moves, "LEAST_MOVED_BYTES", 1)
     monkeypatch.setattr(PageMover, "shift_down", lambda *a: (moved.append(a[2:]), shift_down(*a)))
     check_equal(zoo.build("unet", size=(320, 64), width=8, levels=2), 16, 2)
     assert len(set(moved)) > 2

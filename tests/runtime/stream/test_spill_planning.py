@@ -181,7 +181,7 @@ def test_what_was_measured_holds_for_all_folders_of_the_disk_for_an_hour(measure
     (tmp_path / "other").mkdir()
     assert spill_planning.disk_speed(tmp_path) == spill_planning.disk_speed(tmp_path / "other") == (10.0, 20.0)
     assert measured == [tmp_path]
-    now = spill_planning.time.time() + spill_planning.REMEMBERED
+    now = spill_planning.time.time() + spill_planning.REMEMBERED_SECONDS
     monkeypatch.setattr(spill_planning.time, "time", lambda: now)
     assert spill_planning.disk_speed(tmp_path) == spill_planning.disk_speed(tmp_path) == (20.0, 40.0)
 

@@ -26,7 +26,7 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream import stream_planning
 from brickrt.runtime.stream.stream_files import opened_job
-from brickrt.runtime.stream.stream_planning import MIB, NOISE, in_core_bytes, whole_graph
+from brickrt.runtime.stream.stream_planning import MIB, RESIDENT_NOISE_BYTES, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_program import StreamProgram
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions
 from tests.runtime.stream.helpers import PLENTY, child, pixels, pools, run, two_layers
@@ -142,7 +142,7 @@ def test_the_least_is_enough_for_a_process_like_it_and_less_is_not(tmp_path, mon
     with pytest.raises(BrickError) as refused:
         planned(1)
     least = int(re.search(r"raise --max-memory to (\d+)MiB$", str(refused.value))[1]) * MIB
-    assert taken < planned(least) <= least and planned(least, taken + NOISE) <= least
+    assert taken < planned(least) <= least and planned(least, taken + RESIDENT_NOISE_BYTES) <= least
     with pytest.raises(BrickError, match=f"the least that would do is {least // MIB} MiB"):
         planned(least - MIB)
 
