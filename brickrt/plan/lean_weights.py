@@ -9,7 +9,7 @@ from brickrt.plan.cost.conv_algorithms import constant_bytes, layer_us, possible
 from brickrt.plan.cost.packed_weights import packed_bytes
 from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
 
-BANDS = 16  # of which each transforms weights anew where they are transformed while a layer runs
+ASSUMED_BANDS = 16  # of which each transforms weights anew where they are transformed while a layer runs
 
 
 def transformed_bytes(plan: Plan) -> int:
@@ -57,7 +57,7 @@ def _lightest(plan: Plan, k: int, constants: int) -> tuple[float, str | None]:
     times: dict[str | None, float] = {None: layer_us(graph, node, plan.device, None, constants)}
     for name in [] if plan.options.exact else _that_keep(graph, plan, k, constants):
         again = weights_again_us(graph, node, plan.device, name)
-        times[name] = layer_us(graph, node, plan.device, name, constants) + (BANDS - 1) * again
+        times[name] = layer_us(graph, node, plan.device, name, constants) + (ASSUMED_BANDS - 1) * again
     best = min(times, key=times.__getitem__)
     return times[best], best
 

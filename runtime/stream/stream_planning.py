@@ -49,9 +49,13 @@ IMPORTED_BYTES = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.strea
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
 WRITER_BYTES = 16 * MIB  # of each output, beside the rows of a band
 RESIDENT_NOISE_BYTES = MIB  # by which two processes that did the same differ
-TRANSFORMED = 0.25, 0.0625, 0.0  # shares, in turn, of what transformed weights take beyond the weights, if that is
-NOT_LITTLE = 16 * MIB  # or more: they are tried where all of it leaves no room for bands within the limit
-MORE_WORK = 1.2  # times the network's arithmetic that bands may have for no others to be tried
+TRANSFORMED_SHARES = (
+    0.25,
+    0.0625,
+    0.0,
+)  # shares, in turn, of what transformed weights take beyond the weights, if that is
+LEAST_TRANSFORMED_BYTES = 16 * MIB  # or more: they are tried where all of it leaves no room for bands within the limit
+MOST_REPEATED_WORK = 1.2  # times the network's arithmetic that bands may have for no others to be tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,14 +160,14 @@ def _with_transforms_that_pay(search: _CutSearch, plan: Plan, may_change: bool) 
     is left to bands for them to compute all rows once. Raises the refusal with the least memory where none fit."""
     found, refusals = list[PlannedStream](), list[TooLittleMemory]()
     added = transformed_bytes(plan)
-    shares = TRANSFORMED if may_change and added >= NOT_LITTLE else ()
+    shares = TRANSFORMED_SHARES if may_change and added >= LEAST_TRANSFORMED_BYTES else ()
     for most in (None, *(int(share * added) for share in shares)):
         try:
             found.append(search.of(plan if most is None else with_transforms(plan, most), most))
         except TooLittleMemory as refusal:
             refusals.append(refusal)
             continue
-        if arithmetic(found[-1].candidate.plan) < MORE_WORK:
+        if arithmetic(found[-1].candidate.plan) < MOST_REPEATED_WORK:
             break
     if not found:
         raise min(refusals, key=lambda refusal: refusal.least.memory.total)

@@ -44,7 +44,7 @@ def heavy() -> bytes:
 @pytest.fixture
 def looked_at(monkeypatch) -> None:
     """These weights are little of what a process has, and what the one of tests has changes."""
-    monkeypatch.setattr(stream_planning, "NOT_LITTLE", 0)
+    monkeypatch.setattr(stream_planning, "LEAST_TRANSFORMED_BYTES", 0)
     monkeypatch.setattr(stream_planning, "resident_bytes", lambda: 100 * MIB)
 
 
@@ -56,7 +56,7 @@ def planned(limit: int, exact: bool = False) -> PlannedStream:
 def least(monkeypatch, exact: bool = False) -> int:
     """The least memory that would do with all transformed weights."""
     with monkeypatch.context() as patch:
-        patch.setattr(stream_planning, "TRANSFORMED", ())
+        patch.setattr(stream_planning, "TRANSFORMED_SHARES", ())
         with pytest.raises(TooLittleMemory) as refused:
             planned(MIB, exact)
     return refused.value.least.memory.total
