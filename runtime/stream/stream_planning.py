@@ -49,12 +49,8 @@ IMPORTED_BYTES = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.strea
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
 WRITER_BYTES = 16 * MIB  # of each output, beside the rows of a band
 RESIDENT_NOISE_BYTES = MIB  # by which two processes that did the same differ
-TRANSFORMED_SHARES = (
-    0.25,
-    0.0625,
-    0.0,
-)  # shares, in turn, of what transformed weights take beyond the weights, if that is
-LEAST_TRANSFORMED_BYTES = 16 * MIB  # or more: they are tried where all of it leaves no room for bands within the limit
+TRANSFORMED_SHARES = 0.25, 0.0625, 0.0  # of what transformed weights take beyond the weights: tried in turn, if that is
+LEAST_TRANSFORMED_BYTES = 16 * MIB  # or more, where all of it leaves no room for bands within the limit
 MOST_REPEATED_WORK = 1.2  # times the network's arithmetic that bands may have for no others to be tried
 
 
