@@ -85,6 +85,7 @@ class ArgumentTable:
         self.prefetch = WeightPrefetch(self.tasks)
         self.chosen = StepKernels(self.tasks, self.isa, self.places)
         self._numbered: dict[int, tuple[Sequence[Kernel], np.ndarray]] = {}  # by a list's identity
+        self._packed_here: dict[str, bytes] = {}  # keys of constants, which others may have packed otherwise
 
     # ---- steps
 
@@ -209,6 +210,7 @@ class ArgumentTable:
             shared.constants.setdefault(key, packed)
             shared.values.done(name)
             shared.packed_as[reader] = key
+        self._packed_here[name] = key
         return self.base_of(key)
 
     def base_of(self, key: bytes | int) -> int:
@@ -220,7 +222,8 @@ class ArgumentTable:
 
     def where_constant(self, name: str) -> tuple[int, int]:
         """Base and bytes of a packed constant that one node reads."""
-        return self.base_of(name.encode()), self.shared.constants[name.encode()].result().nbytes
+        key = self._packed_here[name]
+        return self.base_of(key), self.shared.constants[key].result().nbytes
 
     # ---- what the workers read
 

@@ -132,6 +132,8 @@ def _stored(schedule: BandSchedule) -> Iterator[np.ndarray]:
         yield rows.lo - rows.keep
         yield rows.hi - rows.kept_after
         yield (rows.lo == 0) * 2 + (rows.hi == extent)
+        if _made_of_constants(schedule.graph, name):
+            yield rows.lo
 
 
 def _read(schedule: BandSchedule, read: _ReadBoxes, first: Mapping[str, np.ndarray]) -> list[np.ndarray]:
@@ -151,6 +153,8 @@ def _read(schedule: BandSchedule, read: _ReadBoxes, first: Mapping[str, np.ndarr
     regions = _region(read.region, axis, before)
     if read.region.rank > axis:
         regions += _by_row(graph, read, axis, out_axis, before)
+        if _made_of_constants(graph, name):
+            regions.append(read.region.lo[:, axis])
     idle, none = read.boxes.empty, read.region.empty
     columns += [np.where(none, -1, column) for column in regions]
     return [np.where(idle, -1, column).astype(np.int64) for column in columns]
@@ -170,6 +174,8 @@ def _chained(schedule: BandSchedule, read: _ReadBoxes) -> list[np.ndarray]:
     for name, boxes in ((node.inputs[0], read.region), (node.output, read.boxes)):
         if name in schedule.rows:
             columns += _region(boxes, schedule.axes.of(name), schedule.rows[name].lo)
+        if _made_of_constants(graph, name):
+            columns += list(boxes.lo.T)
     return [np.where(read.boxes.empty, -1, column).astype(np.int64) for column in columns]
 
 
@@ -196,6 +202,12 @@ def _has_constant_rows(graph: Graph, node: Node, boxes: Boxes) -> bool:
     some = boxes.take(np.flatnonzero(boxes.volumes))
     regions = (node.op.region(i, some, graph.ins(node), graph.out(node)) for i in constants)
     return any(bool((region.lo != region.lo[:1]).any()) for region in regions)
+
+
+def _made_of_constants(graph: Graph, name: str) -> bool:
+    """Whether a tensor is made of constants alone, of which no read tells: constants too large to be folded."""
+    k = graph.producers.get(name)
+    return k is not None and all(source in graph.constants for source in graph.nodes[k].inputs)
 
 
 def _by_row(graph: Graph, read: _ReadBoxes, axis: int, out_axis: int, before: np.ndarray) -> list[np.ndarray]:

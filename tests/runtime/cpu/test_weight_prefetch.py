@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -12,10 +13,19 @@ import pytest
 from onnx import helper, numpy_helper
 
 from brickrt import Runtime
+from brickrt.graph.onnx_import.source import load
 from brickrt.ops.operators.conv import Conv
+from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import host_device
+from brickrt.plan.options import PlanOptions
 from brickrt.runtime.cpu import weight_prefetch
+from brickrt.runtime.cpu.compile.host_isa import host_isa
+from brickrt.runtime.cpu.program import ProgramSeries
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
+from brickrt.runtime.engines import choose_engine
+from brickrt.runtime.lowering.owned_constants import KeptConstants
+from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.stream_planning import whole_graph
 
 CHANNELS = 256
 
@@ -65,6 +75,20 @@ def test_nearby_convolutions_ask_for_every_byte_once(noted):
     gaps = [after[0] - before[1] for before, after in pairwise(spans)]
     assert max(gaps) <= 0
     assert len({int(base) for s in found.slices for base in s.column[:, 0]}) == 1
+
+
+def test_weights_that_another_band_reads_too_are_asked_for(noted):
+    """One program may have a single reader of a constant whose packed copies go by their bytes, as others share it."""
+    model, engine = classifier(24), choose_engine("cpu")
+    pipeline = Pipeline(engine, PlanOptions(exact=True), 2)
+    types = {"x0": TensorType((1, CHANNELS, 24, 24), np.dtype(np.float32))}
+    plan = pipeline.plan(whole_graph(load(model), types, engine.spec), measured=False)
+    graph = plan.graph
+    both = replace(graph, nodes=(*graph.nodes, graph.nodes[-1]))
+    values = KeptConstants(both, graph.constants)
+    assert values.is_shared("head")
+    ProgramSeries(host_isa(engine.spec), 2, values).make([pipeline.lower(plan)])
+    assert noted[0].slices
 
 
 def test_asking_changes_no_bit(monkeypatch, noted):

@@ -17,11 +17,12 @@ from hypothesis import strategies as st
 import brickrt
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
+from brickrt.graph.host import static_values
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.partial_moments import PartialMoments
 from brickrt.plan.cost.strassen import PAIRED
-from brickrt.plan.stream import band_plan
+from brickrt.plan.stream import band_plan, row_axes
 from brickrt.plan.stream.band_storage import LARGE_SAVED_SHARE, SMALL_SAVED_SHARE
 from brickrt.runtime.cpu import page_moves
 from brickrt.runtime.cpu.page_moves import PageMover
@@ -324,3 +325,21 @@ def test_segments_of_moments_behind_a_product_stay_whole(monkeypatch: pytest.Mon
     z = inputs["x"].astype(np.float64) @ w
     wanted = (z - z.mean((2, 3), keepdims=True)) / np.sqrt(z.var((2, 3), keepdims=True) + 1e-5) + 1
     np.testing.assert_allclose(run_stream(planner.stream_plan(50), inputs, 2)["y"], wanted, 1e-4, 1e-4)
+
+
+@pytest.mark.parametrize("pooled", [False, True], ids=["one pass", "two passes"])
+def test_what_is_made_of_constants_too_large_to_be_folded(pooled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Masks of windows are, of large images. Other rows of them are others, though nothing is read for them."""
+    monkeypatch.setattr(static_values, "FOLDED_GROWTH_BYTES", 0)
+    monkeypatch.setattr(row_axes, "SPREAD_BYTES", 0)
+    rng = np.random.default_rng(3)
+    down, across = rng.random((8, 40, 1)).astype(F32), rng.random((8, 1, 40)).astype(F32)
+    nodes = [
+        node("Sub", "down across", "made"),
+        node("Unsqueeze", "made axes", "mask"),
+        *([node("GlobalAveragePool", "x", "mean"), node("Mul", "x mean", "scaled")] if pooled else []),
+        node("MatMul", "scaled mask" if pooled else "x mask", "y"),
+    ]
+    network = model(nodes, [tensor("x", [1, 8, 40, 40])], down=down, across=across, axes=np.zeros(1, np.int64))
+    assert any({*one.inputs} <= plan_of(network).graph.constants.keys() for one in plan_of(network).graph.nodes)
+    check_equal(network, 4, 2)
