@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -36,7 +37,7 @@ from brickrt.runtime.files.scratch import SCRATCH_BUFFERS
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
-from brickrt.runtime.stream.resident import resident_bytes
+from brickrt.runtime.stream.resident import peak_bytes, resident_bytes
 from brickrt.runtime.stream.spill_planning import with_spills
 from brickrt.runtime.stream.stream_report import Spilling, StreamCut
 
@@ -105,14 +106,34 @@ def plan_stream(
     runtime = _settled_bytes(source, plan.graph)
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     search = _CutSearch(limit, pipeline.threads, runtime, reading, spill_into, sharing, whole)
-    with last_resort(lambda: "planning bands"), uncollected():
-        if cut is not None:
-            plan = plan if cut.transformed is None else with_transforms(plan, cut.transformed)
-            found = search.as_cut(plan, cut)
-        else:
-            may_change = pipeline.saved is None and not pipeline.options.exact  # which has the same bits as in core
-            found = _with_transforms_that_pay(search, plan, may_change)
+    may_change = pipeline.saved is None and not pipeline.options.exact  # which has the same bits as in core
+    counted = _counting_planning(limit) if gives_up else nullcontext()
+    with last_resort(lambda: "planning bands"), uncollected(), counted:
+        found = search.as_cut(plan, cut) if cut else _with_transforms_that_pay(search, plan, may_change)
     return replace(found, plan_s=time.perf_counter() - began)
+
+
+@contextmanager
+def _counting_planning(limit: int) -> Iterator[None]:
+    """Bands are planned. A process that has done nothing else may have taken more than they do to load and to plan its
+    model, as folding large constants does: raises BrickError with that where the limit is below."""
+    try:
+        yield
+    except TooLittleMemory as refusal:
+        _refuse_peak(limit, refusal.least.memory.total)
+        raise
+    _refuse_peak(limit, 0)
+
+
+def _refuse_peak(limit: int, least: int) -> None:
+    """Raises BrickError where the process has had more than the limit and the least that bands would do with."""
+    peak = peak_bytes()
+    if peak > max(limit, least):
+        needed = _rounded(peak + RESIDENT_STEP_BYTES // 2) // MIB
+        raise BrickError(
+            f"{limit / MIB:.0f} MiB of memory are not enough: to load the model and to plan it took "
+            f"{peak / MIB:.0f} MiB: raise --max-memory to {needed}MiB"
+        )
 
 
 @dataclass(frozen=True)
@@ -139,6 +160,7 @@ class _CutSearch:
 
     def as_cut(self, plan: Plan, cut: StreamCut) -> PlannedStream:
         """The bands of an earlier run. Raises BrickError where they take more memory than is allowed."""
+        plan = plan if cut.transformed is None else with_transforms(plan, cut.transformed)
         with preparing(_longer(plan)):
             planner, slices, asked = self._asked(plan)
             candidate = _as_cut(planner, slices, asked, cut)
