@@ -227,7 +227,7 @@ def _ended_after(bands, model, out, spilled=()):
 def test_programs_that_are_made_as_bands_come(model, tmp_path, monkeypatch):
     """The files are those of a run whose programs are all made before it, and so they are of one that goes on."""
     whole = run(model, pixels(), tmp_path / "whole.npy")
-    for name, few in {"MANY_TABLES": 0, "LEAST_HELD": 2, "MAKING": 0}.items():
+    for name, few in {"MANY_TABLES": 0, "LEAST_HELD": 2, "MAKING_FACTOR": 0}.items():
         monkeypatch.setattr(f"brickrt.plan.stream.stream_memory.{name}", few)
     out = tmp_path / "y.npy"
     _ended_after(whole.all_bands // 2, model, out)
