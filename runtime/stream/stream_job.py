@@ -57,7 +57,7 @@ class StreamJob:
         self.pipeline, self.inputs, self.options, self.watch = pipeline, dict(inputs), options, watch
         types = {name: TensorType(one.shape, one.dtype) for name, one in inputs.items()}
         asked = options.max_memory, options.cut, self._reading, spill_into, options.sharing
-        self.planned = plan_stream(pipeline, source, types, *asked, gives_up=options.gives_up)
+        self.planned = plan_stream(pipeline, source, types, *asked, had_before=options.had_before)
         self.plan, self.candidate, self.limit = self.planned.plan, self.planned.candidate, self.planned.limit
         self.plan_s = self.planned.plan_s
         self.finished = 0  # bands, of all

@@ -84,14 +84,15 @@ def plan_stream(
     spill_into: Path | None = None,
     sharing: int = 1,
     whole: bool = True,
-    gives_up: bool = False,
+    had_before: int | None = None,
 ) -> PlannedStream:
     """Plans for at most `max_memory` resident bytes, 80 % of what is free where it is None; a `cut` of an earlier run
     is taken as it is. `reading` tells the bytes that readers hold, once it is known along which axes rows lie. Tensors
     are spilled into the folder `spill_into` where that takes less time, by the speed of its disk, which so many
     processes are `sharing`; none without a folder. A plan that is not `whole` has a sample of its bands: to be told.
-    Where memory is scarce fewer layers have transformed weights, those that gain least for the bytes. A model that is
-    not used again `gives_up` the weights that the plan does not read as they are, such as those of batch norms.
+    Where memory is scarce fewer layers have transformed weights, those that gain least for the bytes. Who does not
+    use the model again tells the most bytes that the process `had_before` it was loaded: it gives up weights that the
+    plan does not read as they are, such as those of batch norms, and what it took until then counts.
 
     Raises BrickError with the least memory that would do where the limit is below, and naming the node where a network
     is not run band by band."""
@@ -101,34 +102,34 @@ def plan_stream(
     check_input_types(source, types)
     with uncollected():
         plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)
-    if gives_up:
+    if had_before is not None:
         _give_up(source, plan.graph)
     runtime = _settled_bytes(source, plan.graph)
     limit = max_memory or runtime + int(FREE_SHARE * available_bytes())
     search = _CutSearch(limit, pipeline.threads, runtime, reading, spill_into, sharing, whole)
     may_change = pipeline.saved is None and not pipeline.options.exact  # which has the same bits as in core
-    counted = _counting_planning(limit) if gives_up else nullcontext()
+    counted = nullcontext() if had_before is None else _counting_planning(limit, had_before)
     with last_resort(lambda: "planning bands"), uncollected(), counted:
         found = search.as_cut(plan, cut) if cut else _with_transforms_that_pay(search, plan, may_change)
     return replace(found, plan_s=time.perf_counter() - began)
 
 
 @contextmanager
-def _counting_planning(limit: int) -> Iterator[None]:
-    """Bands are planned. A process that has done nothing else may have taken more than they do to load and to plan its
-    model, as folding large constants does: raises BrickError with that where the limit is below."""
+def _counting_planning(limit: int, had_before: int) -> Iterator[None]:
+    """Bands are planned. The process may have taken more than they do to load and to plan its model, as folding large
+    constants does: raises BrickError with that where the limit is below."""
     try:
         yield
     except TooLittleMemory as refusal:
-        _refuse_peak(limit, refusal.least.memory.total)
+        _refuse_peak(max(limit, had_before, refusal.least.memory.total), limit)
         raise
-    _refuse_peak(limit, 0)
+    _refuse_peak(max(limit, had_before), limit)
 
 
-def _refuse_peak(limit: int, least: int) -> None:
-    """Raises BrickError where the process has had more than the limit and the least that bands would do with."""
+def _refuse_peak(most: int, limit: int) -> None:
+    """Raises BrickError, which names the limit, where the process has had more than `most`."""
     peak = peak_bytes()
-    if peak > max(limit, least):
+    if peak > most:
         needed = _rounded(peak + RESIDENT_STEP_BYTES // 2) // MIB
         raise BrickError(
             f"{limit / MIB:.0f} MiB of memory are not enough: to load the model and to plan it took "

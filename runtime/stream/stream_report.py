@@ -48,7 +48,7 @@ class StreamOptions:
     type of the files' elements, by default that of the outputs, which are multiplied with `scale` before. With
     `resume`, a run that was ended goes on, in the bands of its `cut`. With `spill` "auto", tensors that several passes
     need go through files where that takes less time, in the folder `scratch`, by default beside the output; so many
-    processes are `sharing` its disk. A model that is not used again `gives_up` weights that only planning reads."""
+    processes are `sharing` its disk. For `had_before` see `plan_stream`."""
 
     max_memory: int | None = None
     stored: str | None = None
@@ -58,7 +58,7 @@ class StreamOptions:
     spill: str = "auto"
     scratch: str | Path | None = None
     sharing: int = 1
-    gives_up: bool = False
+    had_before: int | None = None
 
 
 def check_options(options: StreamOptions) -> None:

@@ -31,6 +31,7 @@ from brickrt.runtime.files.model_inputs import Pixels, source_of
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.data_limit import data_limit
+from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_files import going_on, opened_job
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
@@ -90,9 +91,9 @@ def command(request: RunRequest) -> str:
     watched = WatchedStream(request)
     with watched.progress() as progress:
         progress("import", 0, 1)
-        source = load(request.model)
+        before, source = peak_bytes(), load(request.model)
         outputs = output_paths(list(source.outputs), Path(request.output))
-        with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told) as job:
+        with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told, before) as job:
             if asked.resume and not job.options.resume:
                 note(BEGINS)
             report = _run(job, outputs, asked.hard, watched)
@@ -102,14 +103,14 @@ def command(request: RunRequest) -> str:
 
 
 def _opened(
-    request: RunRequest, pipeline: Pipeline, source: SourceGraph, outputs: dict[str, Path], watch: Watch
+    request: RunRequest, pipeline: Pipeline, source: SourceGraph, outputs: dict[str, Path], watch: Watch, before: int
 ) -> AbstractContextManager[StreamJob | WindowJob]:
-    """The job: in bands, or on blended windows."""
+    """The job: in bands, or on blended windows. The process had at most so many bytes before the model was loaded."""
     asked, result = request.stream, request.result
     inputs = _files(source, request)
     stored = result.stored, result.stored_scale
     options = StreamOptions(
-        asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch, gives_up=asked.window is None
+        asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch, had_before=before
     )
     options = going_on(options, outputs)
     pixels = _pixels(source, request)

@@ -69,4 +69,4 @@ def test_there_is_a_tile_for_every_product_that_is_read_in_place(dtype, precisio
     dtype = np.dtype(dtype)
     for depth in range(BUFFER // dtype.itemsize, 500, BUFFER // dtype.itemsize):
         core = choose_core(dtype, precision, 50, 96, depth, 32, most_with(FUSED_IN_PLACE), depth)
-        assert core.in_place and core.shared <= FUSED_IN_PLACE and depth % (core.tile.k * core.pair) == 0
+        assert core.in_place and core.shared <= FUSED_IN_PLACE and depth % (core.tile.k * core.per_word) == 0

@@ -116,7 +116,7 @@ def test_weights_that_only_planning_reads_are_given_up(looked_at):
     types, pipeline = {"x": TensorType((1, 3, SIZE, SIZE), np.dtype(np.float32))}, Pipeline(choose_engine("cpu"))
     kept = plan_stream(pipeline, folded, types, PLENTY)
     assert folded.initializers.keys() == shapes.keys()
-    given_up = plan_stream(pipeline, folded, types, PLENTY, gives_up=True)
+    given_up = plan_stream(pipeline, folded, types, PLENTY, had_before=0)
     assert "v" not in folded.initializers and "w" in folded.initializers
     for name, array in kept.plan.graph.constants.items():
         np.testing.assert_array_equal(given_up.plan.graph.constants[name], array)
@@ -129,7 +129,7 @@ def test_what_planning_took_counts_in_a_process_of_its_own(limit, needed, looked
     types, pipeline = {"x": TensorType((1, 3, SIZE, SIZE), np.dtype(np.float32))}, Pipeline(choose_engine("cpu"))
     assert planned(limit=500 * MIB).candidate  # where others have used the process before
     if needed is None:
-        assert plan_stream(pipeline, load(heavy()), types, limit * MIB, gives_up=True).candidate
+        assert plan_stream(pipeline, load(heavy()), types, limit * MIB, had_before=0).candidate
         return
     with pytest.raises(BrickError, match=f"to plan it took 590 MiB: raise --max-memory to {needed}MiB"):
-        plan_stream(pipeline, load(heavy()), types, limit * MIB, gives_up=True)
+        plan_stream(pipeline, load(heavy()), types, limit * MIB, had_before=0)

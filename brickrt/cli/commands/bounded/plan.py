@@ -19,6 +19,7 @@ from brickrt.graph.uncollected import uncollected
 from brickrt.ops.types import TensorType
 from brickrt.runtime.files.boxes import PIECE_BYTES
 from brickrt.runtime.pipeline import Pipeline
+from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_planning import plan_stream
 from brickrt.runtime.stream.stream_report import StreamOptions, check_options, memory_dict, plan_dict
 from brickrt.runtime.windows.decision import NO_DECISION
@@ -33,18 +34,19 @@ def command(request: PlanRequest) -> str:
     with shown_progress() as progress, uncollected():
         pipeline = checked_pipeline(request, progress)
         progress("import", 0, 1)
-        source = load(request.model)
-        return _planned(request, pipeline, source)
+        before, source = peak_bytes(), load(request.model)
+        return _planned(request, pipeline, source, before)
 
 
-def _planned(request: PlanRequest, pipeline: Pipeline, source: SourceGraph) -> str:
+def _planned(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, before: int) -> str:
     _check(request)
     windows = request.stream.window is not None
     given = of_any_size(source) if windows and request.shapes else source  # an image may be larger than the input
     shapes, assumed = concrete_shapes(given, parse.named_shapes(request.shapes))
     with assuming(assumed):
         types = input_types(source, shapes)
-        told = _windows(request, pipeline, source, types) if windows else _bands(request, pipeline, source, types)
+        asked = request, pipeline, source, types
+        told = _windows(*asked) if windows else _bands(*asked, before)
     note_assumed(assumed)
     return to_json(told) if request.json else plan_text_of(told)
 
@@ -60,7 +62,9 @@ def _check(request: PlanRequest) -> None:
     check_options(StreamOptions(asked.max_memory, spill=asked.spill, scratch=asked.scratch))
 
 
-def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType]) -> Json:
+def _bands(
+    request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types: dict[str, TensorType], before: int
+) -> Json:
     asked = request.stream
     folder = None if asked.spill == "never" else asked.scratch or Path(tempfile.gettempdir())
     read = PIECE_BYTES * len(types)  # of inputs that are .npy files
@@ -72,7 +76,7 @@ def _bands(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, types:
         reading=lambda _: read,
         spill_into=folder,
         whole=False,
-        gives_up=True,
+        had_before=before,
     )
     chosen = planned.candidate
     told = plan_dict(chosen.plan, chosen.memory, planned.limit, planned.spilling, planned.transformed)
