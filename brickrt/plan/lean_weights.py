@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from brickrt.graph.ir import Graph
 from brickrt.plan.cost.conv_algorithms import constant_bytes, layer_us, possible_algorithms, weights_again_us
 from brickrt.plan.cost.packed_weights import packed_bytes
 from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
@@ -19,7 +18,8 @@ def transformed_bytes(plan: Plan) -> int:
 
 def with_transforms(plan: Plan, most: int) -> Plan:
     """The plan of the same graph, whose transformed weights take at most so many bytes beyond the weights: those of the
-    layers that they save most time for a byte. The others are computed from weights as the model has them."""
+    layers that they save most time for a byte. The others are computed from weights as the model has them: by other
+    algorithms, so that bits change."""
     graph, added = plan.graph, _added(plan)
     constants = constant_bytes(graph)
     others = {k: _lightest(plan, k, constants) for k in added}
@@ -52,19 +52,19 @@ def _added(plan: Plan) -> Mapping[int, int]:
 
 def _lightest(plan: Plan, k: int, constants: int) -> tuple[float, str | None]:
     """The microseconds and the name of the fastest algorithm that reads a node's weights as the model has them; the
-    direct one has no name, and is the only one of plans that are exact."""
+    direct one has no name."""
     graph, node = plan.graph, plan.graph.nodes[k]
     times: dict[str | None, float] = {None: layer_us(graph, node, plan.device, None, constants)}
-    for name in [] if plan.options.exact else _that_keep(graph, plan, k, constants):
+    for name in _that_keep(plan, k, constants):
         again = weights_again_us(graph, node, plan.device, name)
         times[name] = layer_us(graph, node, plan.device, name, constants) + (ASSUMED_BANDS - 1) * again
     best = min(times, key=times.__getitem__)
     return times[best], best
 
 
-def _that_keep(graph: Graph, plan: Plan, k: int, constants: int) -> list[str]:
+def _that_keep(plan: Plan, k: int, constants: int) -> list[str]:
     """The algorithms of a node whose weights take no more than themselves."""
-    node = graph.nodes[k]
+    graph, node = plan.graph, plan.graph.nodes[k]
     weights = graph.types[node.inputs[1]].nbytes
     names = possible_algorithms(graph, plan.layouts, plan.device, k, constants)
     return [name for name in names if packed_bytes(graph, node, name, plan.device.lanes) <= weights]
