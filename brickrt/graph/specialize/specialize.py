@@ -23,9 +23,10 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.rewrite import rewritten
 from brickrt.graph.rewriter import rename
 from brickrt.graph.specialize.check_types import check_types
+from brickrt.graph.specialize.equal_nodes import EqualNodes
 from brickrt.graph.specialize.folded import folded, quick_constant
 from brickrt.graph.specialize.inlining import Splice, branch, contributed_body, expand, function_body
-from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, is_little, only
+from brickrt.graph.specialize.stages import Specialized, Stage, after_host_nodes, is_little, named_outputs, only
 from brickrt.graph.specialize.value_sources import ValueSources
 from brickrt.graph.time_budget import TooLong, check_time, folding
 from brickrt.ops.types import TensorType
@@ -109,6 +110,7 @@ class _Walk:
         self.late_values: set[str] = set()
         self.need: set[str] = set()
         self.deciding: set[str] = set()
+        self.equal = EqualNodes(builder)
         self.sources = ValueSources(builder, stage.inputs, stage.deciding, stage.nodes)
 
     def run(self) -> None:
@@ -268,13 +270,19 @@ class _Walk:
 
     def build_constant(self, node: OnnxNode, names: tuple[str, ...]) -> None:
         """A node whose inputs are all constants, folded unless that takes much more room."""
-        b, builder, mark = self.b, builder_for(node), self.b.mark()
-        arrays = {name: b.value(name) for name in names}
+        arrays = {name: self.b.value(name) for name in names}
         quick = quick_constant(node, arrays)
         if quick is not None:
             for name, value in quick.items():
-                b.bind_new(name, value)
+                self.b.bind_new(name, value)
             return
+        key = self.equal.key(node)
+        if not self.equal.take(node, key):
+            self.build_large_constant(node, arrays)
+            self.equal.add(node, key)
+
+    def build_large_constant(self, node: OnnxNode, arrays: Mapping[str, np.ndarray]) -> None:
+        b, builder, mark, names = self.b, builder_for(node), self.b.mark(), tuple(arrays)
         if builder is not None and all(b.type(name).dtype in KERNEL_TYPES for name in names):
             try:
                 outputs = _tuple(builder(b, node))
@@ -339,7 +347,7 @@ class _Walk:
         later = [name for node in self.waiting for name in reads(node)]
         here = [name for name in dict.fromkeys((*wanted, *later)) if name not in self.late and name not in self.pending]
         known = {name: array for name in here if (array := b.known(name)) is not None}
-        outputs, same, renamed = self.name_outputs([name for name in here if name not in known])
+        outputs, same, renamed = named_outputs([name for name in here if name not in known], b.resolve, stage.inputs)
         inputs = tuple(name for name in stage.inputs if name in b.types and name not in b.constants)
         graph = rename(Graph(tuple(b.nodes), b.types, b.constants, inputs, tuple(outputs)), renamed)
         graph = rewritten(graph).verify()
@@ -353,22 +361,6 @@ class _Walk:
             if name not in here | self.b.constants.keys() and any(name in reads(other) for other in self.waiting):
                 self.waiting.insert(0, node)
                 self.late.add(name)
-
-    def name_outputs(self, names: list[str]) -> tuple[list[str], dict[str, str], dict[str, str]]:
-        """Outputs of the graph, the names that stand for another tensor, and tensors of the graph to be renamed."""
-        outputs: list[str] = []
-        same: dict[str, str] = {}
-        renamed: dict[str, str] = {}
-        for name in sorted(names, key=lambda n: self.b.resolve(n) != n):
-            tensor = self.b.resolve(name)
-            if tensor in self.stage.inputs or tensor in outputs or tensor in renamed:
-                if tensor != name:
-                    same[name] = renamed.get(tensor, tensor)
-                continue
-            if tensor != name:
-                renamed[tensor] = name
-            outputs.append(name)
-        return outputs, same, renamed
 
     def rest(self, reads_later: list[str], known: Mapping[str, np.ndarray]) -> Stage | None:
         if not self.waiting:

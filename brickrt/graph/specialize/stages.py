@@ -6,7 +6,7 @@ or on values that the graph computes, are the rest: the next stage, specialized 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -78,6 +78,26 @@ def with_deciding_inputs(stage: Stage) -> Stage:
 def only(values: Mapping[str, np.ndarray], names: Iterable[str]) -> dict[str, np.ndarray]:
     """The values of these names, as far as there are any."""
     return {name: values[name] for name in names if name in values}
+
+
+def named_outputs(
+    names: Iterable[str], resolve: Callable[[str], str], inputs: Container[str]
+) -> tuple[list[str], dict[str, str], dict[str, str]]:
+    """Outputs of the graph for these names, of which `resolve` tells the tensors that they stand for; the names that
+    stand for another output or for one of the `inputs`, and tensors of the graph to be renamed."""
+    outputs: list[str] = []
+    same: dict[str, str] = {}
+    renamed: dict[str, str] = {}
+    for name in sorted(names, key=lambda n: resolve(n) != n):
+        tensor = resolve(name)
+        if tensor in inputs or tensor in outputs or tensor in renamed:
+            if tensor != name:
+                same[name] = renamed.get(tensor, tensor)
+            continue
+        if tensor != name:
+            renamed[tensor] = name
+        outputs.append(name)
+    return outputs, same, renamed
 
 
 def after_host_nodes(nodes: Sequence[OnnxNode], host: Sequence[OnnxNode]) -> frozenset[str]:
