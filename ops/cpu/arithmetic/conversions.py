@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, HALVES, fill, register_type, vector
 from brickrt.ops.expr import BOOL

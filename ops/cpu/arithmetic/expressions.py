@@ -7,8 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic import integers, trigonometry, vector_math
+from brickrt.ops.cpu.arithmetic import integers
 from brickrt.ops.cpu.arithmetic.conversions import compare, convert
+from brickrt.ops.cpu.arithmetic.functions import hyperbolic, inverse_trigonometry, trigonometry, vector_math
+from brickrt.ops.cpu.arithmetic.functions.scalar_math import LIBM, libm
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
 from brickrt.ops.cpu.arithmetic.quantize import (
     Zero,
@@ -18,8 +21,6 @@ from brickrt.ops.cpu.arithmetic.quantize import (
     store_shifted_byte,
     zero_vector,
 )
-from brickrt.ops.cpu.arithmetic.scalar_math import LIBM, libm
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I1, I32, computed_type, fill, register_type, vector
 from brickrt.ops.definitions.elementwise_functions import FUNCTIONS, named
@@ -34,6 +35,15 @@ VECTORIZED: dict[str, Callable[..., ir.Value]] = {
     "sigmoid": vector_math.sigmoid,
     "sin": trigonometry.sin,
     "cos": trigonometry.cos,
+    "tan": trigonometry.tan,
+    "asin": inverse_trigonometry.asin,
+    "acos": inverse_trigonometry.acos,
+    "atan": inverse_trigonometry.atan,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
 }
 INTRINSIC = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "round": "roundeven", "abs": "fabs"}
 CONTRACTING = named(lambda function: function.contracting)

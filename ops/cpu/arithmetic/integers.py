@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.scalar_math import int_power
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
+from brickrt.ops.cpu.arithmetic.functions.scalar_math import int_power
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I64, fill, vector
 from brickrt.ops.definitions.elementwise_functions import WHOLE

@@ -12,8 +12,8 @@ from typing import TypeAlias
 import numpy as np
 from llvmlite import ir
 
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.arithmetic.open_constants import OpenConst
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I8, I16, I32, fill, vector, zeros
 from brickrt.ops.cpu.isa import AVX2_LANES

@@ -11,8 +11,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.arithmetic.combine import pairwise
 from brickrt.ops.cpu.arithmetic.expressions import convert, extreme
-from brickrt.ops.cpu.arithmetic.scalar_math import libm
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
+from brickrt.ops.cpu.arithmetic.functions.scalar_math import libm
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import Index, fill, register_type, vector
 from brickrt.ops.operators.pool import Pool, lowest

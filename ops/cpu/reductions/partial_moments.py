@@ -17,7 +17,7 @@ from llvmlite import ir
 
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.arithmetic.combine import Combine
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import DOUBLE, Index, fill, register_type, vector
 from brickrt.ops.cpu.isa import Isa

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.vector_math import lanes_of
+from brickrt.ops.cpu.arithmetic.functions.vector_math import lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64
 

@@ -1,9 +1,10 @@
-"""float32 sine and cosine on vectors of any lane count, by Cody and Waite's reduction.
+"""float32 sine, cosine and tangent on vectors of any lane count, by Cody and Waite's reduction.
 
 |x| is brought to within π/4 of a multiple of π/2, whose three parts are subtracted one after the other: the first
-difference is exact. A polynomial for the sine or the cosine of what is left is chosen by the quadrant. Errors stay
-below 1.6 ulp. For elements above LARGEST_ARGUMENT, infinities and NaN, which are rare, the C library is called. All is
-done in each lane alone, so an element has the same bits in a vector of any length.
+difference is exact. A polynomial for the sine or the cosine of what is left is chosen by the quadrant, the tangent is
+the quotient of both. Errors stay below 1.6 ulp, the tangent's below 3.5. For elements above LARGEST_ARGUMENT,
+infinities and NaN, which are rare, the C library is called. All is done in each lane alone, so an element has the same
+bits in a vector of any length.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.scalar_math import libm
-from brickrt.ops.cpu.arithmetic.vector_math import ROUNDER, horner, lanes_of
+from brickrt.ops.cpu.arithmetic.functions.scalar_math import libm
+from brickrt.ops.cpu.arithmetic.functions.vector_math import ROUNDER, horner, lanes_of
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I1, I32, fill, type_suffix, vector
 
@@ -37,6 +38,11 @@ def cos(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return _with_far(f, "cos", x, _near_cos)
 
 
+def tan(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+    """The tangent. That of -0 is -0."""
+    return _with_far(f, "tan", x, _near_tan)
+
+
 def _near_sin(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     quadrant, r = _reduced(f, x)
     sign = f.b.and_(_bits(f, x), fill(quadrant.type, -(1 << SIGN_BIT)))
@@ -47,6 +53,16 @@ def _near_cos(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """The sine a quadrant further on."""
     quadrant, r = _reduced(f, x)
     return _of_quadrant(f, f.b.add(quadrant, fill(quadrant.type, 1)), r, fill(quadrant.type, 0))
+
+
+def _near_tan(f: FunctionEmitter, x: ir.Value) -> ir.Value:
+    """In every second quadrant the negative cotangent of what is left."""
+    quadrant, r = _reduced(f, x)
+    sine, cosine = _sine_and_cosine(f, r)
+    odd = _is_odd(f, quadrant)
+    quotient = f.b.fdiv(f.b.select(odd, f.b.fneg(cosine), sine), f.b.select(odd, sine, cosine))
+    sign = f.b.and_(_bits(f, x), fill(quadrant.type, -(1 << SIGN_BIT)))
+    return f.b.bitcast(f.b.xor(_bits(f, quotient), sign), x.type)
 
 
 def _reduced(f: FunctionEmitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -62,14 +78,23 @@ def _reduced(f: FunctionEmitter, x: ir.Value) -> tuple[ir.Value, ir.Value]:
 
 def _of_quadrant(f: FunctionEmitter, quadrant: ir.Value, r: ir.Value, sign: ir.Value) -> ir.Value:
     """The sine of r beyond so many quadrants, with bits of a sign that change its own."""
-    square, kind = f.b.fmul(r, r), quadrant.type
+    sine, cosine = _sine_and_cosine(f, r)
+    turned = f.b.shl(f.b.and_(quadrant, fill(quadrant.type, 2)), fill(quadrant.type, SIGN_BIT - 1))
+    bits = f.b.xor(_bits(f, f.b.select(_is_odd(f, quadrant), cosine, sine)), f.b.xor(turned, sign))
+    return f.b.bitcast(bits, r.type)
+
+
+def _sine_and_cosine(f: FunctionEmitter, r: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """Those of what is left."""
+    square = f.b.fmul(r, r)
     sine = f.fma(f.b.fmul(square, r), horner(f, square, SIN), r)
     flat = f.fma(square, fill(r.type, -0.5), fill(r.type, 1.0))
-    cosine = f.fma(f.b.fmul(square, square), horner(f, square, COS), flat)
-    odd = f.b.icmp_signed("!=", f.b.and_(quadrant, fill(kind, 1)), fill(kind, 0))
-    turned = f.b.shl(f.b.and_(quadrant, fill(kind, 2)), fill(kind, SIGN_BIT - 1))
-    bits = f.b.xor(_bits(f, f.b.select(odd, cosine, sine)), f.b.xor(turned, sign))
-    return f.b.bitcast(bits, r.type)
+    return sine, f.fma(f.b.fmul(square, square), horner(f, square, COS), flat)
+
+
+def _is_odd(f: FunctionEmitter, quadrant: ir.Value) -> ir.Value:
+    """Whether sine and cosine change places there."""
+    return f.b.icmp_signed("!=", f.b.and_(quadrant, fill(quadrant.type, 1)), fill(quadrant.type, 0))
 
 
 def _with_far(

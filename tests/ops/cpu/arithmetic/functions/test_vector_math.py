@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic import trigonometry, vector_math
+from brickrt.ops.cpu.arithmetic.functions import hyperbolic, inverse_trigonometry, trigonometry, vector_math
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
@@ -26,6 +26,15 @@ FUNCTIONS = {
     "sigmoid": vector_math.sigmoid,
     "sin": trigonometry.sin,
     "cos": trigonometry.cos,
+    "tan": trigonometry.tan,
+    "asin": inverse_trigonometry.asin,
+    "acos": inverse_trigonometry.acos,
+    "atan": inverse_trigonometry.atan,
+    "sinh": hyperbolic.sinh,
+    "cosh": hyperbolic.cosh,
+    "asinh": hyperbolic.asinh,
+    "acosh": hyperbolic.acosh,
+    "atanh": hyperbolic.atanh,
 }
 EXACT = {
     "exp": np.exp,
@@ -35,8 +44,34 @@ EXACT = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "sin": np.sin,
     "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
 }
-MOST_ULP = {"exp": 1.5, "log": 1.5, "tanh": 2.5, "erf": 2, "sigmoid": 2.5, "sin": 1.5, "cos": 1.6}
+MOST_ULP = {
+    "exp": 1.5,
+    "log": 1.5,
+    "tanh": 2.5,
+    "erf": 2,
+    "sigmoid": 2.5,
+    "sin": 1.5,
+    "cos": 1.6,
+    "tan": 3.5,
+    "asin": 2.5,
+    "acos": 1.5,
+    "atan": 1.5,
+    "sinh": 2,
+    "cosh": 2,
+    "asinh": 2,
+    "acosh": 3,
+    "atanh": 2.5,
+}
 
 
 def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
@@ -97,6 +132,15 @@ def test_error_in_ulp(name, isa, lanes):
         ("erf", {np.inf: 1, -np.inf: -1, 0: 0, 30: 1, -4: -1}),
         ("sin", {0: 0, 1e-40: 1e-40, 1e30: math.sin(np.float32(1e30)), -1: math.sin(-1)}),
         ("cos", {0: 1, 1e-40: 1, 1e30: math.cos(np.float32(1e30)), -1: math.cos(1)}),
+        ("tan", {0: 0, 1e-40: 1e-40, 1e30: math.tan(np.float32(1e30)), -1: math.tan(-1)}),
+        ("asin", {0: 0, 1e-40: 1e-40, 0.5: math.pi / 6, 1: math.pi / 2, -1: -math.pi / 2}),
+        ("acos", {0: math.pi / 2, 0.5: math.pi / 3, -0.5: math.pi * 2 / 3, 1: 0, -1: math.pi}),
+        ("atan", {0: 0, 1e-40: 1e-40, 1: math.pi / 4, np.inf: math.pi / 2, -np.inf: -math.pi / 2}),
+        ("sinh", {0: 0, 1e-40: 1e-40, 89: math.sinh(89), 90: np.inf, np.inf: np.inf, -np.inf: -np.inf}),
+        ("cosh", {0: 1, 1e-40: 1, 89: math.cosh(89), -90: np.inf, np.inf: np.inf, -np.inf: np.inf}),
+        ("asinh", {0: 0, 1e-40: 1e-40, 3e38: math.asinh(3e38), np.inf: np.inf, -np.inf: -np.inf}),
+        ("acosh", {1: 0, 3e38: math.acosh(3e38), np.inf: np.inf}),
+        ("atanh", {0: 0, 1e-40: 1e-40, 1: np.inf, -1: -np.inf}),
         ("sigmoid", {np.inf: 1, -np.inf: 0, 0: 0.5, -90: math.exp(-90), 200: 1, -200: 0}),
     ],
 )
@@ -110,7 +154,7 @@ def test_special_values(name, pairs, isa, lanes):
 
 
 @ISAS
-@pytest.mark.parametrize("name", ["tanh", "erf", "sin"])
+@pytest.mark.parametrize("name", ["tanh", "erf", "sin", "tan", "asin", "atan", "sinh", "asinh", "atanh"])
 def test_odd_functions_keep_the_sign_of_zero(name, isa, lanes):
     assert np.signbit(run(name, np.full(16, -0.0, np.float32), isa, lanes)).all()
 

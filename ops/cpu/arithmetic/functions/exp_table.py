@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.table_lookup import FLOATS, LANES, WORDS, look_up
+from brickrt.ops.cpu.arithmetic.functions.table_lookup import FLOATS, LANES, WORDS, look_up
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import I16, I32, fill
 

@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.erf_table import erf_by_table
-from brickrt.ops.cpu.arithmetic.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
-from brickrt.ops.cpu.arithmetic.table_lookup import LANES
+from brickrt.ops.cpu.arithmetic.functions.erf_table import erf_by_table
+from brickrt.ops.cpu.arithmetic.functions.exp_table import LN2_HIGH, LN2_LOW, LOG2E, exp_by_table, sigmoid_by_table
+from brickrt.ops.cpu.arithmetic.functions.table_lookup import LANES
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
 from brickrt.ops.cpu.isa import AVX2_LANES
@@ -92,18 +92,18 @@ def in_whole_vectors(function: Function) -> Function:
 @in_whole_vectors
 def exp(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """e^x; above 89 it is infinite."""
-    return _exp_above(f, _at_most(f, x, 89.0))
+    return _exp_above(f, at_most(f, x, 89.0))
 
 
 def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """exp(x) for x ≤ 89."""
-    x = _at_least(f, x, -104.5)
+    x = at_least(f, x, -104.5)
     if lanes_of(x) == LANES:
         return exp_by_table(f, x)
-    whole, fraction = _reduce_exponent(f, x)
+    whole, fraction = reduce_exponent(f, x)
     half = f.b.ashr(whole, fill(whole.type, 1))  # 2^whole may be out of range where the result is not
-    power = _power_of_two(f, half)
-    return f.b.fmul(f.fma(_expm1_reduced(f, fraction), power, power), _power_of_two(f, f.b.sub(whole, half)))
+    power = power_of_two(f, half)
+    return f.b.fmul(f.fma(expm1_reduced(f, fraction), power, power), power_of_two(f, f.b.sub(whole, half)))
 
 
 @in_whole_vectors
@@ -111,21 +111,21 @@ def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """1/(1 + e), e = exp(-x). All is scaled by a power of two, so that e is one in reach where the result is subnormal;
     where e is not, it makes no difference."""
     if lanes_of(x) == LANES:
-        return sigmoid_by_table(f, _at_least(f, _at_most(f, x, 104.5), -104.5))
-    whole, fraction = _reduce_exponent(f, _at_least(f, _at_most(f, x, 43.0), -104.5), negated=True)
-    power = _power_of_two(f, whole, SIGMOID_SCALE)
+        return sigmoid_by_table(f, at_least(f, at_most(f, x, 104.5), -104.5))
+    whole, fraction = reduce_exponent(f, at_least(f, at_most(f, x, 43.0), -104.5), negated=True)
+    power = power_of_two(f, whole, SIGMOID_SCALE)
     scale = fill(x.type, 2.0**SIGMOID_SCALE)
-    return f.b.fdiv(scale, f.b.fadd(scale, f.fma(_expm1_reduced(f, fraction), power, power)))
+    return f.b.fdiv(scale, f.b.fadd(scale, f.fma(expm1_reduced(f, fraction), power, power)))
 
 
 @in_whole_vectors
 def tanh(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """y/(y + 2) with y = exp(2|x|) - 1, which keeps its relative accuracy near 0."""
-    double = _at_most(f, f.b.fmul(_abs(f, x), fill(x.type, 2.0)), 20.0)
-    whole, fraction = _reduce_exponent(f, double)
-    power = _power_of_two(f, whole)
-    y = f.fma(_expm1_reduced(f, fraction), power, f.b.fsub(power, fill(x.type, 1.0)))
-    return _with_sign(f, f.b.fdiv(y, f.b.fadd(y, fill(x.type, 2.0))), x)
+    double = at_most(f, f.b.fmul(_abs(f, x), fill(x.type, 2.0)), 20.0)
+    whole, fraction = reduce_exponent(f, double)
+    power = power_of_two(f, whole)
+    y = f.fma(expm1_reduced(f, fraction), power, f.b.fsub(power, fill(x.type, 1.0)))
+    return with_sign(f, f.b.fdiv(y, f.b.fadd(y, fill(x.type, 2.0))), x)
 
 
 @in_whole_vectors
@@ -134,14 +134,14 @@ def erf(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     little there that errors of the power do not matter."""
     if lanes_of(x) == LANES:
         return erf_by_table(f, x)
-    one, size = fill(x.type, 1.0), _at_most(f, _abs(f, x), ERF_TOP)
+    one, size = fill(x.type, 1.0), at_most(f, _abs(f, x), ERF_TOP)
     square = f.b.fmul(size, size)
     small = f.fma(size, horner(f, square, ERF_SMALL), size)
     power = f.fma(horner(f, square, ERF_LARGE[1::2]), size, horner(f, square, ERF_LARGE[::2]))
     for _ in range(3):
         power = f.b.fmul(power, power)
     is_small = f.b.fcmp_ordered("<", size, fill(x.type, ERF_SPLIT))
-    return _with_sign(f, f.b.select(is_small, small, f.b.fsub(one, f.b.fdiv(one, power))), x)
+    return with_sign(f, f.b.select(is_small, small, f.b.fsub(one, f.b.fdiv(one, power))), x)
 
 
 @in_whole_vectors
@@ -201,7 +201,7 @@ def _in_pairs(f: FunctionEmitter, x: ir.Value, terms: list[ir.Value]) -> ir.Valu
     return terms[0]
 
 
-def _reduce_exponent(f: FunctionEmitter, x: ir.Value, negated: bool = False) -> tuple[ir.Value, ir.Value]:
+def reduce_exponent(f: FunctionEmitter, x: ir.Value, negated: bool = False) -> tuple[ir.Value, ir.Value]:
     """(n, r): x, or -x if `negated`, is n·ln 2 + r with n an i32 and |r| ≤ ln 2 / 2; a NaN comes back in r."""
     rounder, sign = fill(x.type, ROUNDER), -1 if negated else 1
     shifted = f.fma(x, fill(x.type, sign * LOG2E), rounder)
@@ -212,24 +212,24 @@ def _reduce_exponent(f: FunctionEmitter, x: ir.Value, negated: bool = False) -> 
     return f.b.sub(bits, fill(bits.type, ROUNDER_BITS)), r
 
 
-def _expm1_reduced(f: FunctionEmitter, r: ir.Value) -> ir.Value:
+def expm1_reduced(f: FunctionEmitter, r: ir.Value) -> ir.Value:
     """exp(r) - 1 for |r| ≤ ln 2 / 2."""
     return f.fma(f.b.fmul(r, r), polynomial(f, r, EXPM1), r)
 
 
-def _power_of_two(f: FunctionEmitter, n: ir.Value, more: int = 0) -> ir.Value:
+def power_of_two(f: FunctionEmitter, n: ir.Value, more: int = 0) -> ir.Value:
     """2^(n + more) for sums from -126 to 127."""
     biased = f.b.add(n, fill(n.type, 127 + more))
     return _from_bits(f, f.b.shl(biased, fill(n.type, MANTISSA_BITS)))
 
 
-def _at_most(f: FunctionEmitter, x: ir.Value, top: float) -> ir.Value:
+def at_most(f: FunctionEmitter, x: ir.Value, top: float) -> ir.Value:
     """min(x, top); NaN stays."""
     limit = fill(x.type, top)
     return f.b.select(f.b.fcmp_ordered("<", limit, x), limit, x)
 
 
-def _at_least(f: FunctionEmitter, x: ir.Value, bottom: float) -> ir.Value:
+def at_least(f: FunctionEmitter, x: ir.Value, bottom: float) -> ir.Value:
     """max(x, bottom); NaN stays."""
     limit = fill(x.type, bottom)
     return f.b.select(f.b.fcmp_ordered(">", limit, x), limit, x)
@@ -239,7 +239,8 @@ def _abs(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     return f.math("fabs", x)
 
 
-def _with_sign(f: FunctionEmitter, size: ir.Value, sign: ir.Value) -> ir.Value:
+def with_sign(f: FunctionEmitter, size: ir.Value, sign: ir.Value) -> ir.Value:
+    """A size with the sign of another value."""
     return f.math("copysign", size, sign)
 
 

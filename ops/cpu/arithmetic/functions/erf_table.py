@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.table_lookup import FLOATS, WORDS, look_up
+from brickrt.ops.cpu.arithmetic.functions.table_lookup import FLOATS, WORDS, look_up
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import fill
 
