@@ -154,7 +154,7 @@ class Pipeline:
         self._say("specialize", 0, 1)
         with preparing(), uncollected(), allowing(_given(stage, types)):
             spec = self.engine.spec
-            special = specialize(stage, types, values, spec.integer_products, spec.recurrences)
+            special = specialize(stage, types, values, spec.integer_products, spec.cpu_operators)
             if not special.need_values:
                 check_io_sizes(special.graph)
         return special

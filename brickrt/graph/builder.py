@@ -115,14 +115,14 @@ class Builder:
         reserved: Iterable[str] = (),
         used: Iterable[str] = (),
         integers: bool = False,
-        recurrences: bool = False,
+        cpu_operators: bool = False,
         addressable: int = ADDRESSABLE_BYTES,
     ) -> None:
         """`reserved` names are not given to new tensors; `used` are the ONNX tensors that anybody reads. With
-        `integers`, products of quantized tensors are computed as such; with `recurrences`, recurrent layers and
-        sums so far by kernels. No tensor may have more bytes than are `addressable`."""
+        `integers`, products of quantized tensors are computed as such; with `cpu_operators`, recurrent
+        layers, sums so far and images at points by kernels. No tensor may have more bytes than are `addressable`."""
         self.addressable = addressable
-        self.integers, self.recurrences = integers, recurrences
+        self.integers, self.cpu_operators = integers, cpu_operators
         self.quantized: dict[str, Quantized] = {}  # by the ONNX name of what DequantizeLinear gives
         self.twins: dict[str, str] = {}  # signed bytes, by ONNX name → unsigned ones, 128 more
         self.types: dict[str, TensorType] = {}

@@ -14,13 +14,14 @@ import numpy as np
 from brickrt.ops.base import Op
 from brickrt.ops.operators.chains.pixel_chain import PixelChain
 from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Take
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.product_types import is_integer_product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.grid_sample import GridSample
+from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.layout import ImageLayout, Layout
 
@@ -174,6 +175,15 @@ def _take(query: LayoutQuery) -> LayoutChoice:
     if query.layouts[0] == "plain" or not aligned or query.out.shape[1] == 1:
         return _all_plain(query)
     return LayoutChoice(("blocked",), "blocked")
+
+
+@_rule(GridSample)
+def _grid_sample(query: LayoutQuery) -> LayoutChoice:
+    """Points read all channels of a pixel, which are worth lying side by side where they are many."""
+    many = query.ins[0].shape[1] * 2 >= query.images.lanes or query.layouts[0] == "blocked"
+    if not (many and query.out.shape[1] > 1 and _blockable(query.out, query.images)):
+        return _all_plain(query)
+    return LayoutChoice(("blocked", "plain"), "blocked")
 
 
 @_rule(Interp)

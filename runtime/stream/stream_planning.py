@@ -286,7 +286,7 @@ def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: Devi
     """The model as one graph of the brick operators that a device has. Raises BrickError where it is none."""
     with preparing():
         special = specialize(
-            first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.recurrences, COUNTABLE_BYTES
+            first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.cpu_operators, COUNTABLE_BYTES
         )
     if special.need_values:
         names = ", ".join(map(repr, sorted(special.need_values)))

@@ -12,7 +12,6 @@ from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg, cast, const, substitute
 from brickrt.ops.operators.block_matmul import BlockMatMul
 from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
@@ -21,6 +20,8 @@ from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise, Step
+from brickrt.ops.operators.sampling.grid_sample import GridSample, Mode
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import Boxes, TensorType
 
 F32 = np.dtype(np.float32)
@@ -299,6 +300,16 @@ def running_sums(draw: Draw) -> OperatorCase:
     return OperatorCase(RunningSum(axis, draw(st.booleans())), make_arrays(draw, [shape]))
 
 
+@st.composite
+def grid_samples(draw: Draw) -> OperatorCase:
+    axes = draw(integers(2, 3))
+    modes: list[Mode] = ["nearest", "linear", "cubic"][: 5 - axes]
+    op = GridSample(draw(st.sampled_from(modes)), draw(st.sampled_from(["zeros", "border"])), draw(st.booleans()))
+    (x,) = make_arrays(draw, [(draw(integers(1, 2)), draw(integers(1, 3)), *ints(draw, axes, 1, 4))])
+    rng = np.random.default_rng(draw(integers(0, 1000)))
+    return OperatorCase(op, (x, rng.uniform(-1.5, 1.5, (len(x), *ints(draw, axes, 1, 4), axes)).astype(F32)))
+
+
 FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "conv": convolutions(False),
     "conv_transpose": convolutions(True),
@@ -315,6 +326,7 @@ FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "view": views(),
     "reorder": reorders(),
     "interp": interps(),
+    "grid_sample": grid_samples(),
     "matmul": products(),
     "block_matmul": block_products(),
 }

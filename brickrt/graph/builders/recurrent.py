@@ -154,7 +154,7 @@ def rnn(b: Builder, node: OnnxNode) -> tuple[str, ...]:
 
 def _weights(b: Builder, node: OnnxNode) -> LayerWeights:
     """The weights of a standard node. Raises NeedValue for what is no constant, Unsupported where the host runs it."""
-    if not b.recurrences:
+    if not b.cpu_operators:
         raise Unsupported("recurrent layers on this device")
     stored = dequantized_weights(b, node)
     if stored is not None:

@@ -41,19 +41,19 @@ def specialize(
     types: Mapping[str, TensorType],
     values: Mapping[str, np.ndarray],
     integers: bool = False,
-    recurrences: bool = False,
+    cpu_operators: bool = False,
     addressable: int = ADDRESSABLE_BYTES,
 ) -> Specialized:
     """Specializes a stage for inputs of these types; `values` are those of inputs that become constants.
 
-    With `integers`, quantized tensors are multiplied as integers, else in float32; with `recurrences`, kernels compute
-    recurrent layers, else the host, and sums so far, else several operators. Tensors have at most so many bytes as are
-    `addressable`.
+    With `integers`, quantized tensors are multiplied as integers, else in float32; with `cpu_operators`,
+    kernels compute recurrent layers and images at points, else the host, and sums so far, else several operators.
+    Tensors have at most so many bytes as are `addressable`.
 
     An input without a type is no tensor (a sequence, an absent optional): its readers run on the host. Raises
     BrickError, naming the node, for shapes and types that do not fit.
     """
-    kernels = integers, recurrences, addressable
+    kernels = integers, cpu_operators, addressable
     found = _walked(stage, types, values, kernels, frozenset())
     if found.rest is None or not found.host_nodes or not (stage.repeated or is_little(found.graph)):
         return found

@@ -15,11 +15,11 @@ import numpy as np
 
 from brickrt.graph.ir import Graph
 from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.product import Product
+from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.arithmetic import arithmetic_us, epilogue_us
 from brickrt.plan.cost.constants import (

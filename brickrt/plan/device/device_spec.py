@@ -98,8 +98,9 @@ class DeviceSpec:
         return self.isa == "avx2"
 
     @property
-    def recurrences(self) -> bool:
-        """Whether there are kernels for recurrent layers, and for sums so far."""
+    def cpu_operators(self) -> bool:
+        """Whether there are kernels of operators that only CPUs have any of: recurrent layers, sums so far, images at
+        points."""
         return self.kind == "cpu"
 
     @property

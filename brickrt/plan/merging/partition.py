@@ -17,6 +17,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import Recurrence
 from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.grid_sample import GridSample
 from brickrt.plan.cost.cost_model import CostModel
 
 NODES_PER_LAYER = 8  # nodes of a subgraph per heavy one that it may have, so that planning stays linear
@@ -54,7 +55,7 @@ def is_global(cost: CostModel, k: int) -> bool:
 
 def stands_alone(cost: CostModel, k: int) -> bool:
     """Whether node `k` is never merged with others."""
-    alone = View | Transpose | Segmented | Recurrence | RunningSum
+    alone = View | Transpose | Segmented | Recurrence | RunningSum | GridSample
     return isinstance(cost.graph.nodes[k].op, alone) or is_global(cost, k)
 
 

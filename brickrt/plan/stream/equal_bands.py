@@ -15,7 +15,6 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operand import row_major
 from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
@@ -23,6 +22,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.row_axes import RowAxes

@@ -23,6 +23,7 @@ from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.grid_sample import GridSample
 from brickrt.ops.types import Boxes
 from brickrt.plan.stream.rows.rolled_rows import NO_ROLLS, Rolls, find_rolls
 
@@ -116,7 +117,8 @@ def _moved(graph: Graph, node: Node, i: int, axis: int, usual: int) -> int | Non
     """The axis of the output's rows where those of input `i` lie along `axis`; None where a row needs all of them."""
     out = graph.out(node)
     others = [other for other in dict.fromkeys((usual, *range(out.rank))) if other != axis]
-    if isinstance(node.op, View | Transpose | MatMul) or (isinstance(node.op, Reduce) and not node.op.keepdims):
+    moves = isinstance(node.op, View | Transpose | MatMul | GridSample)
+    if moves or (isinstance(node.op, Reduce) and not node.op.keepdims):
         candidates = [other for other in (axis, *others) if other < out.rank]
         found = next((other for other in candidates if _keeps_rows(graph, node, i, axis, other)), None)
         if found is not None or not isinstance(node.op, Transpose | MatMul):

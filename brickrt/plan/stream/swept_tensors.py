@@ -18,11 +18,13 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.stitch import LARGE_IMAGE_BYTES
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
+from brickrt.ops.operators.sampling.grid_sample import GridSample
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.units.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
-COLLECTED_BYTES = LARGE_IMAGE_BYTES  # a tensor that is needed whole may have so many, but for factors of products,
+ANY_SIZE = MatMul | GridSample  # they need what they read whole, whatever that takes
+COLLECTED_BYTES = LARGE_IMAGE_BYTES  # a tensor that another operator needs whole may have so many,
 COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image,
 LARGEST_SHARE = 1 / 4  # or this one of the largest tensor's, which no run in bands ever holds
 
@@ -158,7 +160,8 @@ def check_resident_units(graph: Graph, units: Sequence[Subgraph], swept: SweptTe
 
 def _collected(found: SweptTensors, graph: Graph, node: Node, name: str) -> int:
     kind = graph.types[name]
-    if not isinstance(node.op, MatMul) and name not in found.axes.rolls and _is_too_large(graph, kind.nbytes):
+    rolled = name in found.axes.rolls
+    if not isinstance(node.op, ANY_SIZE) and not rolled and _is_too_large(graph, kind.nbytes):
         while found.axes.of(name) != found.axes.usual and name in graph.producers:  # name what turned the rows
             node = graph.nodes[graph.producers[name]]
             name = next(other for other in node.inputs if other in found.axes.axes)

@@ -14,7 +14,7 @@ from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import stored_ranges, strips
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 
 
 class InterpKernel(Kernel):

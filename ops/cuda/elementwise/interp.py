@@ -13,7 +13,7 @@ from brickrt.ops.cuda.printing.box_walk import BoxWalk, offset_literal, source_o
 from brickrt.ops.cuda.printing.expressions import convert
 from brickrt.ops.cuda.printing.functions import declare_pointer, device_function
 from brickrt.ops.cuda.printing.types import ctype
-from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import is_floating
 
 UNROLLED = 4  # taps of an axis

@@ -39,7 +39,7 @@ def test_devices_with_kernels_for_sums_and_without(shape, axis, dtype):
     wide = axis != -1 and math.prod(shape[axis + 1 :]) >= 16 and shape[axis] > 32
     for kernels in (False, True):
         types = {name: TensorType(array.shape, array.dtype) for name, array in values.items()}
-        part = specialize(first_stage(source), types, {"in1": values["in1"]}, recurrences=kernels)
+        part = specialize(first_stage(source), types, {"in1": values["in1"]}, cpu_operators=kernels)
         assert not part.host_nodes
         assert any(isinstance(node.op, RunningSum) for node in part.graph.nodes) == (kernels and wide)
         (found,) = interpret(part.graph, {name: values[name] for name in part.graph.inputs}).values()

@@ -19,12 +19,12 @@ from brickrt.ops.cpu.strassen.kernel import StrassenKernel
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.conv_cases import middle
 from tests.support.cpu.harness import HOST, check, run_kernel

@@ -14,12 +14,12 @@ from brickrt.ops.definitions.convolution import correlate
 from brickrt.ops.definitions.erf import erf
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv, ConvTranspose
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import TensorType
 
 F32 = np.dtype(np.float32)

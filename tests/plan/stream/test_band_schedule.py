@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from brickrt import zoo
 from brickrt.graph.errors import BrickError
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Boxes
 from brickrt.plan.geometry.row_bands import with_rows
 from brickrt.plan.stream.band_schedule import BandSchedule, Read

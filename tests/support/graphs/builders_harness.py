@@ -99,7 +99,7 @@ def build(
     opsets = {"" if o.domain == "ai.onnx" else o.domain: o.version for o in model.opset_import}
     nodes, initializers = graph_parts(model.graph, opsets)
     wanted = [v.name for v in model.graph.output]
-    b = Builder(reserved=feeds, used=[*wanted, *(name for node in nodes for name in node.inputs)], recurrences=True)
+    b = Builder(reserved=feeds, used=[*wanted, *(name for node in nodes for name in node.inputs)], cpu_operators=True)
     for name, array in feeds.items():
         b.types[name] = TensorType(array.shape, array.dtype)
     for name, array in (*initializers.items(), *constants.items()):

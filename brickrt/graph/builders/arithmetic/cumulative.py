@@ -39,7 +39,7 @@ def cumulative_sum(b: Builder, node: OnnxNode) -> str:
     inner = math.prod(kind.shape[axis + 1 :])
     if extent <= MOST_SERIAL_POSITIONS:
         found = _one_by_one(b, found, axis, step)
-    elif b.recurrences and inner >= VECTOR:
+    elif b.cpu_operators and inner >= VECTOR:
         rows = found if kind.shape[-1] >= VECTOR else view(b, found, (*kind.shape[: axis + 1], inner))
         found = view(b, b.emit(RunningSum(axis, step < 0), rows), kind.shape)
     else:

@@ -17,7 +17,7 @@ from brickrt.graph.builders.scalar import add, div, equal, like, mul, square, wh
 from brickrt.graph.builders.spatial.pooling import norm, order_of
 from brickrt.graph.room import require_table_room
 from brickrt.ops.expr import Expr, apply, cast
-from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 
 MOST_TAPS = 64
 """Neighbours that are added one by one."""

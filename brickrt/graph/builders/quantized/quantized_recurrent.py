@@ -28,7 +28,7 @@ STATE_BYTES = 2  # where ONNX Runtime rounds states to one
 def dynamic_lstm(b: Builder, node: OnnxNode) -> tuple[str, ...]:
     """Y, Y_h, Y_c by the weights less their zero points, times their scales. Raises Unsupported for weights that are
     computed, or no signed bytes once their zero point is taken off."""
-    if not b.recurrences or not b.integers:
+    if not b.cpu_operators or not b.integers:
         raise Unsupported("recurrent layers of bytes on this device")
     (read, scale), (fed_back, state_scale) = (_factors(b, node, k, at) for k, at in ((1, 8), (2, 10)))
     given = LayerWeights(read, fed_back, state_scale, partial(_product, weights=matrix_of(read, scale)), STATE_BYTES)

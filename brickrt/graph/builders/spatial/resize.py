@@ -15,7 +15,7 @@ from brickrt.graph.builders.scalar import F32, F64, FLOATS, like, maximum, minim
 from brickrt.graph.builders.spatial.resize_taps import AxisResize, axis_taps, nearest_table, outside
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr, cast
-from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import Shape
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from brickrt.graph.errors import Unsupported
-from brickrt.ops.operators.interp import AxisTaps
+from brickrt.ops.operators.sampling.interp import AxisTaps
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from brickrt.graph.host.node_arrays import FLOAT, Arrays
 from brickrt.graph.host.operators.channels_last import whole
 from brickrt.graph.host.operators.of_reference.windows import conv_products
 from brickrt.graph.host.operators.sampled_points import readable
-from brickrt.graph.host.operators.sampling import point_taps, read_between
+from brickrt.ops.definitions.sampled_points import point_taps, read_between
 
 BLOCK = 1 << 22
 """Elements of a block of columns, or as many as an image has: a product of many columns waits for threads once."""

@@ -18,7 +18,7 @@ from brickrt.graph.builders.spatial.resize_taps import AxisResize, axis_taps, ne
 from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates, register
 from brickrt.graph.host.node_arrays import Arrays, input_at, integers, shape_of, size_of
 from brickrt.graph.onnx_import.protobuf import onnx_node
-from brickrt.ops.operators.interp import AxisTaps
+from brickrt.ops.operators.sampling.interp import AxisTaps
 
 
 def _elements(arrays: Arrays, at: Attributes) -> int:

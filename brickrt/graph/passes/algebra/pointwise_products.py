@@ -24,9 +24,9 @@ from brickrt.graph.passes.fold import fold
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg
 from brickrt.ops.operators.conv import Conv
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Take
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 
 F32 = np.dtype(np.float32)
 ROUNDING = 2.0**-24

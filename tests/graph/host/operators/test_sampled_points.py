@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from brickrt.graph.host.helpers import Helpers, helped
 from brickrt.graph.host.operators import sampled_points
 from brickrt.graph.host.operators.sampled_points import sampled
-from brickrt.graph.host.operators.sampling import sampled_in_numpy
+from brickrt.ops.definitions.sampled_points import sampled_in_numpy
 from tests.support.cpu.harness import GuardedMemory
 from tests.support.cpu.item_threads import by_threads
 

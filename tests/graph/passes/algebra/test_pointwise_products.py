@@ -13,8 +13,8 @@ from brickrt.graph.ir import Graph
 from brickrt.graph.passes.algebra.pointwise_products import move_products, resize_cost
 from brickrt.ops.expr import apply, arg, const
 from brickrt.ops.operators.conv import Conv
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.move import Concat, Take
+from brickrt.ops.operators.sampling.interp import Interp
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.small_graphs import RELU, array, make, ops, same_results
 

@@ -18,12 +18,12 @@ from brickrt.graph.passes.halves.wide_tensors import wide_tensors
 from brickrt.graph.passes.rewrite import rewritten
 from brickrt.ops.expr import apply, arg, cast, const
 from brickrt.ops.operators.conv import Conv
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
+from brickrt.ops.operators.sampling.interp import Interp
 from tests.graph.passes.algebra.test_pointwise_products import resized
 from tests.support.graphs.small_graphs import array, make
 

@@ -8,7 +8,7 @@ import pytest
 import brickrt.ops.cpu.elementwise.interp  # noqa: F401 (registers the kernels)
 from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.operand import dense
-from brickrt.ops.operators.interp import AxisTaps, Interp
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import TensorType
 from tests.support.cpu.few_boxes import check_few
 from tests.support.cpu.harness import AVX2, HOST

@@ -14,9 +14,9 @@ from brickrt.ops.cuda.operand import dense
 from brickrt.ops.cuda.printing.types import compute_ctype, ctype
 from brickrt.ops.definitions.elementwise_functions import FUNCTIONS
 from brickrt.ops.expr import Apply, Expr, apply, arg, cast, const
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import TensorType
 from brickrt.runtime.cuda.kernels import compile as compiling
 from brickrt.runtime.cuda.kernels.kernel_sources import function_of, source_of

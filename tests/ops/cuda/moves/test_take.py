@@ -7,8 +7,8 @@ import pytest
 
 from brickrt.ops.affine_tables import Affine, affine
 from brickrt.ops.base import Op
-from brickrt.ops.operators.interp import AxisTaps, Interp
 from brickrt.ops.operators.move import Take
+from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import Boxes
 from tests.support.cuda.cases.kernel_cases import split, taps, values
 from tests.support.cuda.host_kernels import expected, needs_compiler, run_on_host

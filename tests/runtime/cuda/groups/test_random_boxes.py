@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from brickrt.ops.base import Op
-from brickrt.ops.operators.interp import Interp
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
+from brickrt.ops.operators.sampling.interp import Interp
 from tests.support.cuda.cases.kernel_cases import SUM, taps, values
 from tests.support.cuda.host_kernels import needs_compiler
 from tests.support.graphs.random_boxes import check_random_boxes

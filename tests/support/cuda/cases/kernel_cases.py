@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 
 from brickrt.ops.expr import apply, arg, const
-from brickrt.ops.operators.interp import AxisTaps
+from brickrt.ops.operators.sampling.interp import AxisTaps
 from brickrt.ops.types import Boxes
 
 SUM = apply("max", apply("add", arg(0, "float32"), arg(1, "float32")), const(0, "float32"))
