@@ -101,6 +101,7 @@ def run_on_cluster(
     `progress("blocks", done, total)` is told of it. Raises BrickError for what cannot be run so, before anything is
     written."""
     asked = options or ClusterOptions()
+    _check_named(inputs, outputs)
     if not outputs:
         raise BrickError("there is no output: give a file for each of the model's")
     folder = RecordFolder.beside(next(iter(outputs.values())))
@@ -112,6 +113,13 @@ def run_on_cluster(
         run = _ClusterRun(client, workers, folder, asked, progress)
         run.prepare(model, inputs, outputs)
         return run.run()
+
+
+def _check_named(inputs: object, outputs: object) -> None:
+    """Raises BrickError where files are not given by name."""
+    for what, files, example in (("inputs", inputs, "x"), ("outputs", outputs, "y")):
+        if not isinstance(files, Mapping):
+            raise BrickError(f"{what} are a {type(files).__name__}: give them by name, as {{'{example}': file}}")
 
 
 class _ClusterRun:

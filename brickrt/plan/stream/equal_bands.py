@@ -22,6 +22,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.grid_sample import GridSample
 from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.stream.band_schedule import BandSchedule
@@ -33,7 +34,7 @@ EDGE = 2  # bands at the end of a sample that need not be like those before them
 FACTORS = np.array(  # odd, of about as many ones as zeros
     [[0xBF58476D1CE4E5B9, 0x94D049BB133111EB], [0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53]], np.uint64
 )
-SAME_ROWS = (Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
+SAME_ROWS = (GridSample, Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
 
 
 @dataclass(frozen=True)

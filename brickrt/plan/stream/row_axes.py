@@ -62,7 +62,7 @@ def find_row_axes(graph: Graph, usual: int, blocked: Collection[str] = ()) -> Ro
         moved = [_moved(graph, node, i, axes[name], usual) for i, name in enumerate(node.inputs) if name in axes]
         found = list(dict.fromkeys(axis for axis in moved if axis is not None))
         axis = min(found, key=lambda one: _normed(graph, node.output, one)) if len(found) > 1 else (*found, None)[0]
-        if axis is None and _spreads(graph, node, usual):
+        if axis is None and (_spreads(graph, node, usual) or (moved and _has_points(graph, node, usual))):
             axis = usual
         if axis is not None and (axis != CHANNELS or node.output not in blocked):
             axes[node.output] = axis
@@ -155,6 +155,11 @@ def _needs_all_rows(graph: Graph, node: Node, i: int, axis: int, out_axis: int) 
     row.hi[:, out_axis] = 1
     region = node.op.region(i, row, graph.ins(node), out)
     return kind.shape[axis] >= MANY_ROWS and int(region.extents[0, axis]) == kind.shape[axis]
+
+
+def _has_points(graph: Graph, node: Node, axis: int) -> bool:
+    """Whether a node reads rows at points of its own: these have rows whatever they read."""
+    return isinstance(node.op, GridSample) and graph.out(node).shape[axis] > 1
 
 
 def _spreads(graph: Graph, node: Node, axis: int) -> bool:

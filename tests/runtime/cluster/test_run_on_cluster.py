@@ -17,7 +17,7 @@ from brickrt.plan.device import machine
 from brickrt.runtime.cluster import block_task, cluster_workers
 from brickrt.runtime.cluster.cluster_workers import RESOURCE
 from brickrt.runtime.cluster.record_folder import RecordFolder
-from brickrt.runtime.cluster.run_on_cluster import ClusterReport, wait_for_blocks
+from brickrt.runtime.cluster.run_on_cluster import ClusterReport, run_on_cluster, wait_for_blocks
 from brickrt.runtime.stream import spill_planning
 from tests.runtime.cluster.helpers import Case, Dies, digest, interrupted, make_case
 from tests.support.graphs.attention import attention_network
@@ -155,6 +155,8 @@ def test_refusals(cases, client, tmp_path: Path):
         case.run(client, tmp_path / "y.zarr")
     with pytest.raises(BrickError, match=r"client is a str: give a dask\.distributed\.Client"):
         case.run("local:4", tmp_path / "y.zarr")
+    with pytest.raises(BrickError, match=r"outputs are a str: give them by name, as \{'y': file\}"):
+        run_on_cluster(client, b"", {"x": "x.zarr"}, "y.zarr")
     assert not list(tmp_path.iterdir())
 
 
