@@ -130,6 +130,7 @@ class Builder:
         self.deferred: dict[str, Callable[[], np.ndarray]] = {}  # constants that are made when they are asked for
         self.aliases: dict[str, str] = {}
         self.spread: dict[str, str] = {}  # what Expand gives → what it is of, which broadcasts to the same
+        self.bounds: dict[str, int] = {}  # what all elements of positions along an axis are below
         self.nodes: list[Node] = []
         self.current: OnnxNode | None = None
         self._taken = set(reserved)
@@ -253,6 +254,8 @@ class Builder:
         self.types[name] = self.types.pop(tensor)
         if tensor in self.spread:
             self.spread[name] = self.spread.pop(tensor)
+        if tensor in self.bounds:
+            self.bounds[name] = self.bounds.pop(tensor)
         for k, node in enumerate(added):
             if node.output == tensor or tensor in node.inputs:
                 inputs = tuple(name if i == tensor else i for i in node.inputs)

@@ -5,7 +5,7 @@ from typing import TypeAlias
 from brickrt.ops.cpu.amx.kernel import AmxMaker
 from brickrt.ops.cpu.elementwise import interp, map
 from brickrt.ops.cpu.kernel import Kernel
-from brickrt.ops.cpu.moves import concat, take, transpose
+from brickrt.ops.cpu.moves import concat, gather_rows, take, transpose
 from brickrt.ops.cpu.paired.kernel import PairedKernel
 from brickrt.ops.cpu.pool import kernel as pool
 from brickrt.ops.cpu.products import depthwise
@@ -41,6 +41,7 @@ __all__ = [
     "block_matmul",
     "concat",
     "depthwise",
+    "gather_rows",
     "grid_sample",
     "interp",
     "map",

@@ -38,7 +38,7 @@ from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.resident import resident_bytes
-from brickrt.runtime.stream.stream_files import check_none
+from brickrt.runtime.stream.stream_files import check_by_name, check_none
 from brickrt.runtime.stream.stream_job import StreamJob, StreamOptions
 from brickrt.runtime.stream.stream_planning import whole_graph
 from brickrt.runtime.stream.stream_report import StreamReport
@@ -101,9 +101,7 @@ def run_on_cluster(
     `progress("blocks", done, total)` is told of it. Raises BrickError for what cannot be run so, before anything is
     written."""
     asked = options or ClusterOptions()
-    _check_named(inputs, outputs)
-    if not outputs:
-        raise BrickError("there is no output: give a file for each of the model's")
+    check_by_name(inputs, outputs)
     folder = RecordFolder.beside(next(iter(outputs.values())))
     workers = ask_workers(client)
     if asked.resume and not folder.is_begun:
@@ -113,13 +111,6 @@ def run_on_cluster(
         run = _ClusterRun(client, workers, folder, asked, progress)
         run.prepare(model, inputs, outputs)
         return run.run()
-
-
-def _check_named(inputs: object, outputs: object) -> None:
-    """Raises BrickError where files are not given by name."""
-    for what, files, example in (("inputs", inputs, "x"), ("outputs", outputs, "y")):
-        if not isinstance(files, Mapping):
-            raise BrickError(f"{what} are a {type(files).__name__}: give them by name, as {{'{example}': file}}")
 
 
 class _ClusterRun:

@@ -52,6 +52,15 @@ def check_none(outputs: Mapping[str, str | Path]) -> None:
             raise BrickError(f"{path}: {why}: leave out --resume to write it again, or remove it")
 
 
+def check_by_name(inputs: object, outputs: object) -> None:
+    """Raises BrickError where files are not given by name, and where there is no output."""
+    for what, files, example in (("inputs", inputs, "x"), ("outputs", outputs, "y")):
+        if not isinstance(files, Mapping):
+            raise BrickError(f"{what} are a {type(files).__name__}: give them by name, as {{'{example}': file}}")
+    if not outputs:
+        raise BrickError("there is no output: give a file for each of the model's")
+
+
 @contextmanager
 def opened_job(
     pipeline: Pipeline,

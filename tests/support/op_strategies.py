@@ -12,6 +12,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.expr import Expr, apply, arg, cast, const, substitute
 from brickrt.ops.operators.block_matmul import BlockMatMul
 from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.gather_rows import GatherRows
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
@@ -310,6 +311,13 @@ def grid_samples(draw: Draw) -> OperatorCase:
     return OperatorCase(op, (x, rng.uniform(-1.5, 1.5, (len(x), *ints(draw, axes, 1, 4), axes)).astype(F32)))
 
 
+@st.composite
+def rows_of_tables(draw: Draw) -> OperatorCase:
+    (table,) = make_arrays(draw, [ints(draw, 2, 1, 6)])
+    rng = np.random.default_rng(draw(integers(0, 1000)))
+    return OperatorCase(GatherRows(), (table, rng.integers(0, len(table), ints(draw, draw(integers(1, 3)), 1, 4))))
+
+
 FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "conv": convolutions(False),
     "conv_transpose": convolutions(True),
@@ -326,6 +334,7 @@ FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "view": views(),
     "reorder": reorders(),
     "interp": interps(),
+    "gather_rows": rows_of_tables(),
     "grid_sample": grid_samples(),
     "matmul": products(),
     "block_matmul": block_products(),

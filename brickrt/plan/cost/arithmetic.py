@@ -13,6 +13,7 @@ from brickrt.ops.definitions.elementwise_functions import FUNCTIONS
 from brickrt.ops.expr import Apply, Expr, walk
 from brickrt.ops.operators.chains.pixel_chain import PixelChain
 from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.gather_rows import GatherRows
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
@@ -63,7 +64,7 @@ def _op_us(op: Op, ins: Sequence[TensorType], out: TensorType, device: DeviceSpe
         return op.flops(ins, out) / peak + out.size * sum(map(_operations, op.expressions)) / elementwise
     if isinstance(op, View):
         return 0.0
-    if isinstance(op, Take | Concat | Transpose | Reorder):
+    if isinstance(op, Take | Concat | Transpose | Reorder | GatherRows):
         return out.size * MOVE_OPERATIONS / elementwise
     return op.flops(ins, out) / elementwise
 

@@ -15,6 +15,7 @@ import numpy as np
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operand import row_major
 from brickrt.ops.operators.conv import Conv, ConvTranspose
+from brickrt.ops.operators.gather_rows import GatherRows
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Concat, Reorder, Take, Transpose, View
@@ -34,7 +35,8 @@ EDGE = 2  # bands at the end of a sample that need not be like those before them
 FACTORS = np.array(  # odd, of about as many ones as zeros
     [[0xBF58476D1CE4E5B9, 0x94D049BB133111EB], [0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53]], np.uint64
 )
-SAME_ROWS = (GridSample, Interp, Map, MatMul, Reduce, Reorder, Take)  # regions that say all, without tables of rows
+# regions that say all, without tables of rows
+SAME_ROWS = (GatherRows, GridSample, Interp, Map, MatMul, Reduce, Reorder, Take)
 
 
 @dataclass(frozen=True)

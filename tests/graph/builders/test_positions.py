@@ -1,18 +1,26 @@
-"""Elements read from, and put at, constant positions, as slices and relative positions are exported."""
+"""Elements read from, and put at, constant positions, as slices and relative positions are exported; rows of a table at
+computed ones."""
 
 from __future__ import annotations
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
+import brickrt
 from brickrt.graph.errors import Unsupported
+from brickrt.graph.onnx_import.source import load
+from brickrt.graph.specialize.specialize import specialize
+from brickrt.graph.specialize.stages import first_stage
+from brickrt.ops.operators.gather_rows import GatherRows
 from brickrt.ops.operators.move import Concat, Take
+from brickrt.ops.types import TensorType
 from tests.support.cpu.streams import plan_of
 from tests.support.graphs.builders_harness import one_node, run_model
-from tests.support.graphs.onnx_models import model, node, tensor
+from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
 
 RNG = np.random.default_rng(5)
 
@@ -133,3 +141,40 @@ def test_sums_at_positions_and_unknown_positions_are_for_the_host() -> None:
         )
     with pytest.raises(Unsupported, match="known only when it runs"):
         run_model(*one_node("ScatterND", 18, [data(3, 4), np.array([[1]]), data(1, 4)]))
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+@pytest.mark.parametrize(
+    ("steps", "rows", "inside"),
+    [
+        ([], 7, True),
+        ([node("Cast", "k", "at", to=onnx.TensorProto.INT32)], 9, True),
+        ([node("Transpose", "k", "t", perm=[1, 0]), node("Flatten", "t", "at", axis=0)], 7, True),
+        ([], 6, False),
+        ([node("Add", "k one", "at")], 7, False),
+    ],
+    ids=["as they are", "cast", "turned", "too few rows", "moved"],
+)
+def test_rows_of_a_table_at_the_greatest_elements(steps, rows, inside, kernels):
+    """A kernel copies rows whose positions are known to be inside, as those of 7 elements are."""
+    nodes = [
+        node("ArgMax", "x", "k", axis=1, keepdims=0),
+        *steps,
+        node("Gather", f"table {'at' if steps else 'k'}", "y"),
+    ]
+    x, table = data(4, 7, 5), data(rows, 3, 2)
+    proto = model(nodes, [tensor("x", x.shape)], table=table, one=np.array(1))
+    found = specialize(first_stage(load(proto)), {"x": TensorType(x.shape, x.dtype)}, {}, cpu_operators=kernels)
+    assert bool(found.host_nodes) != (kernels and inside)
+    assert any(isinstance(one.op, GatherRows) for one in found.graph.nodes) == (kernels and inside)
+    if kernels and inside:
+        runtime = brickrt.Runtime(proto, device="cpu")
+        np.testing.assert_array_equal(runtime.execute({"x": x})["y"], by_onnxruntime(proto, {"x": x})["y"])
+
+
+def test_rows_at_a_single_position():
+    nodes = [node("ArgMax", "x", "k", axis=0, keepdims=0), node("Gather", "table k", "y")]
+    x, table = data(7), data(7, 3)
+    proto = model(nodes, [tensor("x", x.shape)], table=table)
+    found = brickrt.Runtime(proto, device="cpu").execute({"x": x})["y"]
+    np.testing.assert_array_equal(found, table[x.argmax()])

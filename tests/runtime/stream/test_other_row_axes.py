@@ -25,6 +25,7 @@ EXTENTS = 45, 37
 TO_FIRST, TO_LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 ENDS = {  # by name: the nodes from `b` [1, 6, 45, 37] to `y`, and the axis of its rows
     "labels": ([node("ArgMax", "b", "y", axis=1, keepdims=0)], 1),
+    "rows of a codebook": ([node("ArgMax", "b", "k", axis=1, keepdims=0), node("Gather", "codes k", "y")], 1),
     "first channel": ([node("Gather", "b zero", "y", axis=1)], 1),
     "mean of channels": ([node("ReduceMean", "b", "y", axes=[1], keepdims=0)], 1),
     "channels last": ([node("Transpose", "b", "y", perm=TO_LAST)], 1),
@@ -46,6 +47,7 @@ def network(end: str, channels_last: bool = False) -> onnx.ModelProto:
     ]
     rng = np.random.default_rng(0)
     values = {"w": rng.standard_normal((8, 3, 3, 3)), "v": rng.standard_normal((6, 8, 3, 3)), "half": np.array(0.5)}
+    values["codes"] = rng.standard_normal((6, 5))
     whole = {"flat": np.array([1, 6, -1]), "zero": np.array(0), "axis": np.array([0])}
     shape = (1, *EXTENTS, 3) if channels_last else (1, 3, *EXTENTS)
     floats = {name: value.astype(np.float32) for name, value in values.items()}

@@ -1,4 +1,4 @@
-"""Reading at constant positions."""
+"""Reading at positions: constants, or where they are computed, rows of a table."""
 
 from __future__ import annotations
 
@@ -11,6 +11,11 @@ from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import elementwise, normal_axis, optional, take, view
 from brickrt.graph.builders.scalar import like, where
 from brickrt.graph.errors import Unsupported
+from brickrt.graph.ir import Node
+from brickrt.ops.expr import Apply, Arg
+from brickrt.ops.operators.gather_rows import GatherRows
+from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.move import Transpose, View
 
 # A table is part of the plan, so it must stay small beside the tensors.
 MOST_INDICES = 1 << 16
@@ -28,15 +33,47 @@ def constant_positions(b: Builder, node: OnnxNode, most: int = MOST_INDICES) -> 
 
 @builds("Gather")
 def gather(b: Builder, node: OnnxNode) -> str:
-    """Elements at constant positions along an axis."""
-    x, indices = node.inputs[0], constant_positions(b, node)
-    shape = b.type(x).shape
+    """Elements at constant positions along an axis, or rows at positions that are computed and known to be inside."""
+    x, shape = node.inputs[0], b.type(node.inputs[0]).shape
     axis = normal_axis(node.attrs.get("axis", 0), len(shape))
+    if axis == 0 and b.known(node.inputs[1]) is None and b.cpu_operators:
+        below = positions_below(b, node.inputs[1])
+        if below is not None and below <= shape[0]:
+            return _computed_rows(b, *node.inputs)
+    indices = constant_positions(b, node)
     at = indices.reshape(-1).astype(np.int64, copy=False)
     if np.any((at < -shape[axis]) | (at >= shape[axis])):
         raise ValueError(f"an index is outside axis {axis} of {shape[axis]} elements")
     table = np.where(at < 0, at + shape[axis], at).tolist()
     return view(b, take(b, x, {axis: table}), (*shape[:axis], *indices.shape, *shape[axis + 1 :]))
+
+
+def _computed_rows(b: Builder, x: str, at: str) -> str:
+    rows, *rest = b.type(x).shape
+    extents = b.type(at).shape
+    table = view(b, x, (rows, math.prod(rest)))
+    found = b.emit(GatherRows(), table, at if extents else view(b, at, (1,)))
+    return view(b, found, (*extents, *rest))
+
+
+def positions_below(b: Builder, name: str) -> int | None:
+    """What all elements of a tensor are below and none is negative, as they are positions along an axis; None where
+    that is not known."""
+    tensor, producers = b.resolve(name), {node.output: node for node in b.nodes}
+    while tensor not in b.bounds:
+        node = producers.get(tensor)
+        if node is None or not (isinstance(node.op, View | Transpose) or _changes_type_only(node)):
+            return None
+        tensor = node.inputs[0]
+    return b.bounds[tensor]
+
+
+def _changes_type_only(node: Node) -> bool:
+    """Whether a node gives the same integers in another type."""
+    expr = node.op.expr if isinstance(node.op, Map) else None
+    if not isinstance(expr, Apply) or expr.fn != "cast" or expr.dtype not in (np.int32, np.int64):
+        return False
+    return isinstance(expr.args[0], Arg) and expr.args[0].dtype.kind == "i"
 
 
 @builds("GatherND")

@@ -17,7 +17,9 @@ def arg_extreme(b: Builder, node: OnnxNode) -> str:
     """The position of the greatest or least element along an axis."""
     axis = normal_axis(node.attrs.get("axis", 0), b.type(node.inputs[0]).rank)
     last = bool(node.attrs.get("select_last_index", 0))
-    return _position(b, node.inputs[0], axis, node.op_type == "ArgMax", last, bool(node.attrs.get("keepdims", 1)))
+    found = _position(b, node.inputs[0], axis, node.op_type == "ArgMax", last, bool(node.attrs.get("keepdims", 1)))
+    b.bounds[b.resolve(found)] = b.type(node.inputs[0]).shape[axis]
+    return found
 
 
 @builds("Hardmax")
