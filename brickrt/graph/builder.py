@@ -131,6 +131,7 @@ class Builder:
         self.aliases: dict[str, str] = {}
         self.spread: dict[str, str] = {}  # what Expand gives → what it is of, which broadcasts to the same
         self.bounds: dict[str, int] = {}  # what all elements of positions along an axis are below
+        self.one_hot: dict[str, str] = {}  # zeros with a one in each row → the positions of these
         self.nodes: list[Node] = []
         self.current: OnnxNode | None = None
         self._taken = set(reserved)
@@ -252,10 +253,10 @@ class Builder:
             return
         self._named.add(name)
         self.types[name] = self.types.pop(tensor)
-        if tensor in self.spread:
-            self.spread[name] = self.spread.pop(tensor)
-        if tensor in self.bounds:
-            self.bounds[name] = self.bounds.pop(tensor)
+        notes: Sequence[dict[str, Any]] = self.spread, self.bounds, self.one_hot
+        for noted in notes:
+            if tensor in noted:
+                noted[name] = noted.pop(tensor)
         for k, node in enumerate(added):
             if node.output == tensor or tensor in node.inputs:
                 inputs = tuple(name if i == tensor else i for i in node.inputs)

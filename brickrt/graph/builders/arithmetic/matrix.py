@@ -9,13 +9,15 @@ from brickrt.graph.builders.common import convert, elementwise, optional, transp
 from brickrt.graph.builders.integers.block_weights import block_product
 from brickrt.graph.builders.integers.integer_products import integer_matmul
 from brickrt.graph.builders.scalar import add, like, mul
+from brickrt.graph.builders.shapes.one_hot import rows_by_one_hot
 from brickrt.ops.operators.matmul import MatMul
 
 
 @builds("MatMul")
 def matmul(b: Builder, node: OnnxNode) -> str:
     """The product of NumPy, computed in float32 for float16."""
-    found = integer_matmul(b, node.inputs[0], node.inputs[1]) or block_product(b, node.inputs[0], node.inputs[1])
+    x, y = node.inputs
+    found = integer_matmul(b, x, y) or block_product(b, x, y) or rows_by_one_hot(b, x, y)
     if found:
         return found
     x, y = (wide(b, name) for name in node.inputs)

@@ -1,4 +1,4 @@
-"""Elements put at constant positions of a tensor."""
+"""Elements put at positions of a tensor: constants, or one in each line."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import numpy as np
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import normal_axis, take, view
 from brickrt.graph.builders.shapes.indexing import MOST_INDICES, check_rank, constant_positions
+from brickrt.graph.builders.shapes.one_hot import with_one_replaced
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.operators.move import Concat
 
@@ -32,10 +33,14 @@ def scatter_parts(b: Builder, node: OnnxNode) -> str:
 
 @builds("Scatter", "ScatterElements")
 def scatter_elements(b: Builder, node: OnnxNode) -> str:
-    """A tensor with updates put at constant positions along an axis."""
-    x, updates = node.inputs[0], node.inputs[2]
-    indices, shape = _positions(b, node), b.type(x).shape
+    """A tensor with updates put at constant positions along an axis, or one in each line at a computed position."""
+    x, updates, shape = node.inputs[0], node.inputs[2], b.type(node.inputs[0]).shape
     axis = normal_axis(node.attrs.get("axis", 0), len(shape))
+    if node.attrs.get("reduction", "none") in ("none", b"none") and b.known(node.inputs[1]) is None:
+        found = with_one_replaced(b, (x, node.inputs[1], updates), axis)
+        if found is not None:
+            return found
+    indices = _positions(b, node)
     check_rank(indices, len(shape))
     if b.type(updates).shape != indices.shape:
         raise ValueError(f"updates {list(b.type(updates).shape)} do not suit indices {list(indices.shape)}")

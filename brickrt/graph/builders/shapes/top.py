@@ -32,6 +32,7 @@ def top_k(b: Builder, node: OnnxNode) -> tuple[str, str]:
         raise Unsupported(f"{k} of {kind.shape[axis]} elements: NumPy sorts")
     rounds = _Rounds(b, x, axis, bool(node.attrs.get("largest", 1)))
     found = [rounds.first()]
+    b.bounds[b.resolve(found[0][1])] = kind.shape[axis]
     while len(found) < k:
         found.append(rounds.after(*found[-1]))
     values, places = zip(*found, strict=True)
