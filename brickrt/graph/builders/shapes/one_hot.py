@@ -39,7 +39,9 @@ def rows_by_one_hot(b: Builder, x: str, table: str) -> str | None:
     if not b.one_hot or not b.cpu_operators:
         return None
     positions, known = b.one_hot.get(_before_casts(b, x)), b.known(table)
-    if positions is None or known is None or known.ndim != 2 or not np.isfinite(known).all():
+    if positions is None or b.type(positions).rank < 2:
+        return None
+    if known is None or known.ndim != 2 or not np.isfinite(known).all():
         return None
     return b.emit(GatherRows(), table, view(b, positions, b.type(positions).shape[:-1]))
 

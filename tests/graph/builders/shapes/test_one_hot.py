@@ -52,6 +52,18 @@ def test_products_with_a_one_in_each_row_read_rows(between):
         np.testing.assert_array_equal(actual[name], value)
 
 
+def test_a_single_row():
+    nodes = [
+        node("ArgMax", "x", "at", axis=0, keepdims=1),
+        node("ScatterElements", "zeros at one", "hot", axis=0),
+        node("MatMul", "hot codes", "y"),
+    ]
+    x, codes = data(CODES), data(CODES, COLUMNS)
+    constants = {"zeros": np.zeros(CODES, np.float32), "one": np.ones(1, np.float32), "codes": codes}
+    proto = model(nodes, [tensor("x", [CODES])], **constants)
+    np.testing.assert_array_equal(brickrt.Runtime(proto, device="cpu").execute({"x": x})["y"], codes[x.argmax()])
+
+
 @pytest.mark.parametrize(
     "given",
     [
