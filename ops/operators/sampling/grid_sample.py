@@ -21,6 +21,7 @@ TAPS: dict[Mode, int] = {"nearest": 1, "linear": 2, "cubic": 4}
 """Pixels along an axis that a point is made of."""
 FLOAT32 = np.dtype(np.float32)
 LARGEST_PLANE = 1 << 27  # pixels, whose places 32 bits count where 16 channels lie side by side
+LONGEST_AXIS = 1 << 24  # pixels, whose places float32 counts
 MOST_AXES = 3
 
 
@@ -46,7 +47,7 @@ class GridSample(Op):
             raise ValueError(f"GridSample: no {self.mode} points of {x}")
         if grid.rank != x.rank or grid.shape[0] != x.shape[0] or grid.shape[-1] != axes:
             raise ValueError(f"GridSample: images {x}, grid {grid}; give each image points of {axes} coordinates")
-        if {x.dtype, grid.dtype} != {FLOAT32} or not 0 < math.prod(x.shape[2:]) <= LARGEST_PLANE:
+        if {x.dtype, grid.dtype} != {FLOAT32} or not has_kernel_size(x.shape[2:]):
             raise ValueError(f"GridSample: {x} and {grid} are not float32, or have no pixels, or too many")
         return TensorType((*x.shape[:2], *grid.shape[1:-1]), x.dtype)
 
@@ -70,3 +71,8 @@ class GridSample(Op):
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
         """A multiply-add per pixel that a point is made of."""
         return 2 * out.size * TAPS[self.mode] ** (ins[0].rank - 2)
+
+
+def has_kernel_size(extents: Sequence[int]) -> bool:
+    """Whether images of these extents have pixels, and not too many for a kernel."""
+    return 0 < math.prod(extents) <= LARGEST_PLANE and max(extents) <= LONGEST_AXIS

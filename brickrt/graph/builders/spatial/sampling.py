@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import cast
 
 import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.errors import Unsupported
-from brickrt.ops.operators.sampling.grid_sample import LARGEST_PLANE, MOST_AXES, GridSample, Mode, Padding
+from brickrt.ops.operators.sampling.grid_sample import MOST_AXES, GridSample, Mode, Padding, has_kernel_size
 
 FORMER_NAMES: dict[str, Mode] = {"bilinear": "linear", "bicubic": "cubic"}
 """Modes before opset 20."""
@@ -26,7 +25,7 @@ def grid_sample(b: Builder, node: OnnxNode) -> str:
         cast(Padding, node.attrs.get("padding_mode", "zeros")),
         bool(node.attrs.get("align_corners", 0)),
     )
-    planes = 2 < x.rank <= 2 + MOST_AXES and 0 < math.prod(x.shape[2:]) <= LARGEST_PLANE
-    if not b.cpu_operators or {x.dtype, grid.dtype} != {FLOAT32} or not planes or x.rank == 3:
+    sized = 3 < x.rank <= 2 + MOST_AXES and has_kernel_size(x.shape[2:])
+    if not b.cpu_operators or {x.dtype, grid.dtype} != {FLOAT32} or not sized:
         raise Unsupported("images at points have kernels on CPUs, in float32, for two or three axes")
     return b.emit(op, *node.inputs)

@@ -9,7 +9,7 @@ import brickrt
 from brickrt.graph.onnx_import.source import load
 from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
-from brickrt.ops.operators.sampling.grid_sample import GridSample
+from brickrt.ops.operators.sampling.grid_sample import LONGEST_AXIS, GridSample
 from brickrt.ops.types import TensorType
 from tests.support.graphs.builders_harness import one_node
 from tests.support.graphs.onnx_models import by_onnxruntime, model, node, tensor
@@ -42,8 +42,9 @@ def test_values(opset, mode, padding, align):
         (data(1, 3, 5), data(1, 4, 1), False),
         (data(1, 3, 5, 7, dtype=np.float64), data(1, 4, 6, 2, dtype=np.float64), False),
         (data(1, 3, 0, 7), data(1, 4, 6, 2), False),
+        (np.zeros((1, 1, 1, LONGEST_AXIS + 1), np.float32), data(1, 4, 6, 2), False),
     ],
-    ids=["image", "volume", "signal", "float64", "empty"],
+    ids=["image", "volume", "signal", "float64", "empty", "long"],
 )
 def test_what_has_kernels(image, points, possible, kernels):
     proto, feeds = one_node("GridSample", 20, [image, points], 1)
