@@ -11,7 +11,8 @@ import numpy as np
 Taps = tuple[np.ndarray, np.ndarray]
 """Indices and weights [points, taps] along one axis; what lies outside has weight 0."""
 
-LINEAR, CUBIC = ("linear", "bilinear"), ("cubic", "bicubic")  # their names since opset 20, and before
+FORMER_NAMES = {"bilinear": "linear", "bicubic": "cubic"}
+"""Modes before opset 20, with their names since."""
 SHARPNESS = -0.75  # of cubic interpolation
 FARTHEST_PIXEL = 1 << 22
 """Pixels beyond which a float32 does not tell places between pixels."""
@@ -38,12 +39,13 @@ def sampled_in_numpy(x: np.ndarray, grid: np.ndarray, mode: str, padding: str, a
 
 def point_taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: float) -> Taps:
     """Between which pixels of an axis positions lie; the image is reflected `margin` beyond its last ones."""
+    mode = FORMER_NAMES.get(mode, mode)
     low, high = -margin, extent - 1 + margin
     at = np.where(np.isnan(at), at.dtype.type(0), at)
     at = np.rint(at) if mode == "nearest" else at
     if padding == "reflection":
         at = np.clip(at, -FARTHEST_PIXEL, FARTHEST_PIXEL)
-    if mode in CUBIC:
+    if mode == "cubic":
         pass  # only pixels are brought back into the image, as PyTorch and ONNX Runtime do it
     elif padding == "border":
         at = np.clip(at, 0, extent - 1)
@@ -54,7 +56,7 @@ def point_taps(at: np.ndarray, extent: int, mode: str, padding: str, margin: flo
     first = np.floor(at)
     if mode == "nearest":
         steps, weights = np.arange(1), np.ones((len(at), 1), at.dtype)
-    elif mode in LINEAR:
+    elif mode == "linear":
         steps, weights = np.arange(2), np.stack([first + 1 - at, at - first], 1)
     else:
         steps = np.arange(-1, 3)

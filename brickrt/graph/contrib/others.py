@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from brickrt.graph.contrib.body import ContributedBody, defines
+from brickrt.ops.definitions.sampled_points import FORMER_NAMES
 
 INT64 = 7
 """ONNX's number of the type."""
-MODES = {"bilinear": "linear", "bicubic": "cubic"}
-"""Ways to sample, as the standard operator calls them today."""
 
 
 @defines("GatherND", "Range", "Trilu", needs=range(1))
@@ -36,4 +35,4 @@ def grid_sample(b: ContributedBody) -> None:
     """As the standard operator."""
     mode = b.attribute("mode", "bilinear")
     how = b.kept("align_corners", "padding_mode")
-    b.give(b.add("GridSample", *b.inputs[:2], mode=MODES.get(mode, mode), **how))
+    b.give(b.add("GridSample", *b.inputs[:2], mode=FORMER_NAMES.get(mode, mode), **how))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from brickrt.ops.operators.gather_rows import GatherRows
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Transpose, View
 
+T = TypeVar("T")
 # A table is part of the plan, so it must stay small beside the tensors.
 MOST_INDICES = 1 << 16
 
@@ -59,21 +61,28 @@ def _computed_rows(b: Builder, x: str, at: str) -> str:
 def positions_below(b: Builder, name: str) -> int | None:
     """What all elements of a tensor are below and none is negative, as they are positions along an axis; None where
     that is not known."""
+
+    def same_positions(node: Node) -> bool:
+        return isinstance(node.op, View | Transpose) or is_cast(node, (np.int32, np.int64))
+
+    return noted(b, name, b.bounds, same_positions)
+
+
+def noted(b: Builder, name: str, notes: Mapping[str, T], same: Callable[[Node], bool]) -> T | None:
+    """What is noted of a tensor, or of the one that it is but for nodes that leave this the `same`."""
     tensor, producers = b.resolve(name), {node.output: node for node in b.nodes}
-    while tensor not in b.bounds:
+    while tensor not in notes:
         node = producers.get(tensor)
-        if node is None or not (isinstance(node.op, View | Transpose) or _changes_type_only(node)):
+        if node is None or not same(node):
             return None
         tensor = node.inputs[0]
-    return b.bounds[tensor]
+    return notes[tensor]
 
 
-def _changes_type_only(node: Node) -> bool:
-    """Whether a node gives the same integers in another type."""
+def is_cast(node: Node, types: Collection[type]) -> bool:
+    """Whether a node only changes the type of elements, to one of these."""
     expr = node.op.expr if isinstance(node.op, Map) else None
-    if not isinstance(expr, Apply) or expr.fn != "cast" or expr.dtype not in (np.int32, np.int64):
-        return False
-    return isinstance(expr.args[0], Arg) and expr.args[0].dtype.kind == "i"
+    return isinstance(expr, Apply) and expr.fn == "cast" and expr.dtype in types and isinstance(expr.args[0], Arg)
 
 
 @builds("GatherND")

@@ -8,10 +8,11 @@ import numpy as np
 from brickrt.graph.builder import Builder
 from brickrt.graph.builders.common import elementwise, view
 from brickrt.graph.builders.scalar import equal, where
-from brickrt.graph.builders.shapes.indexing import positions_below
-from brickrt.ops.expr import Apply, Arg
+from brickrt.graph.builders.shapes.indexing import is_cast, noted, positions_below
 from brickrt.ops.operators.gather_rows import GatherRows
-from brickrt.ops.operators.map import Map
+
+NUMBERS = (np.int32, np.int64, np.float16, np.float32, np.float64)
+"""Types that hold zeros and ones as they are."""
 
 
 def with_one_replaced(b: Builder, names: tuple[str, str, str], axis: int) -> str | None:
@@ -38,24 +39,13 @@ def rows_by_one_hot(b: Builder, x: str, table: str) -> str | None:
     where an element of the matrix is not finite, which zeros make NaN of."""
     if not b.one_hot or not b.cpu_operators:
         return None
-    positions, known = b.one_hot.get(_before_casts(b, x)), b.known(table)
+    positions = noted(b, x, b.one_hot, lambda node: is_cast(node, NUMBERS))
     if positions is None or b.type(positions).rank < 2:
         return None
+    known = b.known(table)
     if known is None or known.ndim != 2 or not np.isfinite(known).all():
         return None
     return b.emit(GatherRows(), table, view(b, positions, b.type(positions).shape[:-1]))
-
-
-def _before_casts(b: Builder, name: str) -> str:
-    """What a tensor is of which only the type was changed."""
-    tensor, producers = b.resolve(name), {node.output: node for node in b.nodes}
-    while tensor not in b.one_hot and tensor in producers:
-        op = producers[tensor].op
-        expr = op.expr if isinstance(op, Map) else None
-        if not isinstance(expr, Apply) or expr.fn != "cast" or not isinstance(expr.args[0], Arg):
-            break
-        tensor = producers[tensor].inputs[0]
-    return tensor
 
 
 def _uniform(b: Builder, name: str) -> str:

@@ -8,10 +8,9 @@ import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.errors import Unsupported
+from brickrt.ops.definitions.sampled_points import FORMER_NAMES
 from brickrt.ops.operators.sampling.grid_sample import MOST_AXES, GridSample, Mode, Padding, has_kernel_size
 
-FORMER_NAMES: dict[str, Mode] = {"bilinear": "linear", "bicubic": "cubic"}
-"""Modes before opset 20."""
 FLOAT32 = np.dtype(np.float32)
 
 
@@ -21,7 +20,7 @@ def grid_sample(b: Builder, node: OnnxNode) -> str:
     x, grid = map(b.type, node.inputs)
     mode = node.attrs.get("mode", "linear")
     op = GridSample(
-        FORMER_NAMES.get(mode, cast(Mode, mode)),
+        cast(Mode, FORMER_NAMES.get(mode, mode)),
         cast(Padding, node.attrs.get("padding_mode", "zeros")),
         bool(node.attrs.get("align_corners", 0)),
     )

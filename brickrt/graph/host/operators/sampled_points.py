@@ -10,13 +10,13 @@ import numpy as np
 from brickrt.graph.host.helpers import run_items
 from brickrt.graph.host.operators.channels_last import channels_last
 from brickrt.ops.cpu.fixed_function import item_loop
+from brickrt.ops.definitions.sampled_points import FORMER_NAMES
 
 UNCOMPILED_ELEMENTS = 1 << 8
 """Elements that NumPy reads before a process has compiled anything."""
 EXACT = 1 << 24  # numbers of pixels up to this are exact in float32
 BLOCK = 256  # points of an item, as the compiled function has it
 MANY_CHANNELS = 8  # that are worth turning the image
-MODES = {"bilinear": "linear", "bicubic": "cubic"}  # names before opset 20
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,9 @@ def readable(x: np.ndarray, points: int, mode: str, padding: str, align: bool | 
     if x.dtype != np.float32 or len(extents) not in (2, 3) or not math.prod(extents) or max(extents) > EXACT:
         return None
     last = len(extents) == 2 and x.shape[1] >= MANY_CHANNELS and points * 8 > math.prod(extents)
-    function = item_loop("sampling.points", "emit_points", len(extents), MODES.get(mode, mode), padding, align, last)
+    function = item_loop(
+        "sampling.points", "emit_points", len(extents), FORMER_NAMES.get(mode, mode), padding, align, last
+    )
     if function is None:
         return None
     images = channels_last(x, *map(slice, (0, 0), extents)) if last else np.ascontiguousarray(x)

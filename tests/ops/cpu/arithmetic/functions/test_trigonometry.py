@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from brickrt.ops.cpu.arithmetic.functions.trigonometry import LARGEST_ARGUMENT
-from tests.ops.cpu.arithmetic.functions.test_vector_math import EXACT, FUNCTIONS, ISAS, MOST_ULP, run, ulps
+from tests.ops.cpu.arithmetic.functions.test_vector_math import EXACT, ISAS, MOST_ULP, run, ulps
 
-FUNCTIONS_HERE = pytest.mark.parametrize("name", [name for name in FUNCTIONS if name in ("sin", "cos", "tan")])
+FUNCTIONS_HERE = pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 FAR_ONES = np.array([1.1e5, -3e7, 1e20, np.inf, -np.inf, np.nan, 3.4e38, -1e-45], np.float32)
 
 

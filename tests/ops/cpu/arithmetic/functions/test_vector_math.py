@@ -9,51 +9,17 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from brickrt.ops.cpu.arithmetic.functions import hyperbolic, inverse_trigonometry, trigonometry, vector_math
+from brickrt.ops.cpu.arithmetic.expressions import VECTORIZED
 from brickrt.ops.cpu.compile import LoadedObjects, to_object
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.definitions.elementwise_functions import FUNCTIONS
 from tests.support.cpu.harness import AVX2, HOST, skip_what_is_missing
 
 ISAS = pytest.mark.parametrize(("isa", "lanes"), [(HOST, 16), (AVX2, 8)], ids=["avx512", "avx2"])
 
 F32 = np.dtype(np.float32)
-FUNCTIONS = {
-    "exp": vector_math.exp,
-    "log": vector_math.log,
-    "tanh": vector_math.tanh,
-    "erf": vector_math.erf,
-    "sigmoid": vector_math.sigmoid,
-    "sin": trigonometry.sin,
-    "cos": trigonometry.cos,
-    "tan": trigonometry.tan,
-    "asin": inverse_trigonometry.asin,
-    "acos": inverse_trigonometry.acos,
-    "atan": inverse_trigonometry.atan,
-    "sinh": hyperbolic.sinh,
-    "cosh": hyperbolic.cosh,
-    "asinh": hyperbolic.asinh,
-    "acosh": hyperbolic.acosh,
-    "atanh": hyperbolic.atanh,
-}
-EXACT = {
-    "exp": np.exp,
-    "log": np.log,
-    "tanh": np.tanh,
-    "erf": np.vectorize(math.erf, otypes=[float]),
-    "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
-    "sin": np.sin,
-    "cos": np.cos,
-    "tan": np.tan,
-    "asin": np.arcsin,
-    "acos": np.arccos,
-    "atan": np.arctan,
-    "sinh": np.sinh,
-    "cosh": np.cosh,
-    "asinh": np.arcsinh,
-    "acosh": np.arccosh,
-    "atanh": np.arctanh,
-}
+EXACT = {name: FUNCTIONS[name].define for name in VECTORIZED} | {"erf": np.vectorize(math.erf, otypes=[float])}
 MOST_ULP = {
     "exp": 1.5,
     "log": 1.5,
@@ -80,7 +46,7 @@ def run(name: str, x: np.ndarray, isa: Isa, lanes: int) -> np.ndarray:
     f = FunctionEmitter(module, "k", isa=isa)
     target, source = f.pointer(0), f.pointer(1)
     with f.loop(0, x.size, lanes) as i:
-        f.store(FUNCTIONS[name](f, f.load(source, i, F32, lanes)), target, i, F32, lanes)
+        f.store(VECTORIZED[name](f, f.load(source, i, F32, lanes)), target, i, F32, lanes)
     f.finish()
     skip_what_is_missing(module)
     library = LoadedObjects()
@@ -106,7 +72,7 @@ def all_magnitudes(n: int) -> np.ndarray:
 
 
 @ISAS
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", VECTORIZED)
 def test_error_in_ulp(name, isa, lanes):
     """Half the points cover all magnitudes, half the range where the function bends."""
     x = np.concatenate([all_magnitudes(250_000), np.linspace(-110, 110, 250_000), np.linspace(-5, 5, 250_000)])
@@ -160,7 +126,7 @@ def test_odd_functions_keep_the_sign_of_zero(name, isa, lanes):
 
 
 @ISAS
-@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("name", VECTORIZED)
 def test_bits_are_those_of_vectors_of_any_length(name, isa, lanes):
     """Bricks end anywhere: an element that is in a whole vector in one is in the end of a row in another."""
     x = np.concatenate([all_magnitudes(400), np.linspace(-9, 9, 160)]).astype(np.float32)
