@@ -27,6 +27,8 @@ class Op:
     """
 
     name: ClassVar[str] = "Op"
+    anywhere: ClassVar[tuple[int, ...]] = ()
+    """Inputs that are read where other inputs tell: a box may read any part of them, and reads little."""
 
     def infer(self, ins: Sequence[TensorType]) -> TensorType:
         """The type of the output. Raises ValueError, naming what does not fit, for inputs the operator cannot take.

@@ -20,6 +20,7 @@ from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.product_types import is_integer_product
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.deformed_columns import DeformedColumns
 from brickrt.ops.operators.sampling.grid_sample import GridSample
 from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Shape, TensorType
@@ -184,6 +185,15 @@ def _grid_sample(query: LayoutQuery) -> LayoutChoice:
     if not (many and query.out.shape[1] > 1 and _blockable(query.out, query.images)):
         return _all_plain(query)
     return LayoutChoice(("blocked", "plain"), "blocked")
+
+
+@_rule(DeformedColumns)
+def _deformed_columns(query: LayoutQuery) -> LayoutChoice:
+    """Blocks that the channels fill, so that those of each tap do."""
+    if query.ins[0].shape[1] % query.images.lanes or not _blockable(query.out, query.images):
+        return _all_plain(query)
+    points: list[Layout] = ["plain"] * len(query.ins[1:])
+    return LayoutChoice(("blocked", *points), "blocked")
 
 
 @_rule(Interp)

@@ -13,7 +13,7 @@ from brickrt.ops.cpu.products.matrices import block_matmul
 from brickrt.ops.cpu.products.matrices import kernel as matmul
 from brickrt.ops.cpu.recurrences import kernel as recurrences
 from brickrt.ops.cpu.reductions import partial_moments, partial_reduce, reduce, rowwise, running_sum
-from brickrt.ops.cpu.sampling import grid_sample
+from brickrt.ops.cpu.sampling import deformed_columns, grid_sample
 from brickrt.ops.cpu.strassen.kernel import StrassenKernel, TwoLevelStrassenKernel
 from brickrt.ops.cpu.strassen.raw_kernel import RawStrassenKernel
 from brickrt.ops.cpu.winograd.integers.kernel import IntegerWinogradMaker
@@ -40,6 +40,7 @@ __all__ = [
     "KernelMaker",
     "block_matmul",
     "concat",
+    "deformed_columns",
     "depthwise",
     "gather_rows",
     "grid_sample",

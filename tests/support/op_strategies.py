@@ -21,6 +21,7 @@ from brickrt.ops.operators.partial_reduce import PartialReduce
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise, Step
+from brickrt.ops.operators.sampling.deformed_columns import DeformedColumns
 from brickrt.ops.operators.sampling.grid_sample import GridSample, Mode
 from brickrt.ops.operators.sampling.interp import AxisTaps, Interp
 from brickrt.ops.types import Boxes, TensorType
@@ -318,6 +319,16 @@ def rows_of_tables(draw: Draw) -> OperatorCase:
     return OperatorCase(GatherRows(), (table, rng.integers(0, len(table), ints(draw, draw(integers(1, 3)), 1, 4))))
 
 
+@st.composite
+def deformed_columns(draw: Draw) -> OperatorCase:
+    axes, taps, groups = draw(integers(2, 3)), draw(integers(1, 3)), draw(integers(1, 2))
+    (x,) = make_arrays(draw, [(draw(integers(1, 2)), groups * draw(integers(1, 2)), *ints(draw, axes, 1, 4))])
+    outputs, rng = ints(draw, axes, 1, 4), np.random.default_rng(draw(integers(0, 1000)))
+    points = rng.uniform(-2, 5, (len(x), groups * taps * axes, *outputs)).astype(F32)
+    factors = rng.uniform(0, 1, (len(x), groups * taps, *outputs)).astype(F32)
+    return OperatorCase(DeformedColumns(taps), (x, points, factors)[: draw(integers(2, 3))])
+
+
 FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "conv": convolutions(False),
     "conv_transpose": convolutions(True),
@@ -336,6 +347,7 @@ FAMILIES: dict[str, st.SearchStrategy[OperatorCase]] = {
     "interp": interps(),
     "gather_rows": rows_of_tables(),
     "grid_sample": grid_samples(),
+    "deformed_columns": deformed_columns(),
     "matmul": products(),
     "block_matmul": block_products(),
 }

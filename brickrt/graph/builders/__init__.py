@@ -18,7 +18,7 @@ from brickrt.graph.builders.integers import packed_weights
 from brickrt.graph.builders.norms import batch_norm, local_norm, normalization
 from brickrt.graph.builders.quantized import quantization, quantized_products, quantized_recurrent
 from brickrt.graph.builders.shapes import indexing, movement, placing, selection, shape, top
-from brickrt.graph.builders.spatial import affine, convolution, folding, padding, pooling, resize, sampling
+from brickrt.graph.builders.spatial import affine, convolution, deformed, folding, padding, pooling, resize, sampling
 
 __all__ = [
     "activation",
@@ -29,6 +29,7 @@ __all__ = [
     "constants",
     "convolution",
     "cumulative",
+    "deformed",
     "einsum",
     "elementwise",
     "folding",

@@ -16,7 +16,8 @@ NO_BLOCKS: Mapping[str, int] = MappingProxyType({})
 class Demand:
     """The boxes that n bricks need, per tensor, while nodes join a subgraph from its output backwards.
 
-    A node may join once all its readers in the subgraph have. Constants are left out. `blocks` gives the channels
+    A node may join once all its readers in the subgraph have. Constants are left out, and tensors of which a box reads
+    little, anywhere. `blocks` gives the channels
     of a block for blocked tensors: kernels write whole blocks, so that boxes are rounded out to them.
     """
 
@@ -29,7 +30,7 @@ class Demand:
         node = self.graph.nodes[k]
         ins, out = self.graph.ins(node), self.graph.out(node)
         for i, name in enumerate(node.inputs):
-            if name not in self.graph.constants:
+            if name not in self.graph.constants and i not in node.op.anywhere:
                 region = node.op.region(i, self.needed[node.output], ins, out)
                 if name in self.blocks:
                     region = whole_blocks(region, self.blocks[name], ins[i].shape)

@@ -77,6 +77,7 @@ class BandSweep:
     ) -> None:
         self.graph, self.bands, self.axis, self.through, self.blocks = graph, bands, axis, through, blocks
         self.needed: dict[str, Boxes] = {output: boxes}
+        self.anywhere: set[str] = set()  # of which boxes read little, anywhere
         self.rows: dict[str, HeldRows] = {}
         self.ascends = True  # whether every band reads no less far than the one before
         self.bytes_known: dict[str, tuple[Boxes, bool, np.ndarray]] = {}  # of boxes and whether their rows are held
@@ -88,6 +89,7 @@ class BandSweep:
         self.rows[node.output] = self.held(node.output)
         boxes = self.needed[node.output] if node.output in self.through else self.computed(node.output)
         empty = boxes.empty[:, None] if boxes.some_empty else None
+        self.anywhere.update(node.inputs[i] for i in node.op.anywhere)
         for i, name in enumerate(node.inputs):
             if name not in self.graph.constants:
                 region = node.op.region(i, boxes, ins, out)
@@ -150,10 +152,11 @@ def middle_bands(boxes: Boxes, rows: np.ndarray, axis: int) -> Boxes:
 
 
 def band_bytes(swept: BandSweep) -> np.ndarray:
-    """Bytes that the second of two bands touches, of inner tensors what their buffers hold, [bricks]."""
+    """Bytes that the second of two bands touches, of inner tensors what their buffers hold, [bricks]; none of tensors
+    of which it reads little, anywhere."""
     total = np.zeros(len(next(iter(swept.needed.values()))) // 2, np.int64)
     for name, boxes in swept.needed.items():
-        if name in swept.through:
+        if name in swept.through or name in swept.anywhere:
             continue
         known = swept.bytes_known.get(name)
         if known is None or known[0] is not boxes or known[1] != (name in swept.rows):

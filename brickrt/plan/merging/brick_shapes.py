@@ -9,7 +9,7 @@ from brickrt.ops.operators.move import View
 from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.recurrence import Recurrence
 from brickrt.ops.operators.reduce import RunningSum
-from brickrt.ops.operators.sampling.grid_sample import GridSample
+from brickrt.ops.operators.sampling.deformed_columns import ReadsPoints
 from brickrt.ops.types import Shape
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.merging.partition import is_global
@@ -62,7 +62,7 @@ def why_whole(cost: CostModel, k: int) -> str | None:
         return "its states hang together along time"
     if isinstance(node.op, RunningSum):
         return "its rows are added in order"
-    if isinstance(node.op, GridSample):
+    if isinstance(node.op, ReadsPoints):
         return "its points may lie anywhere in what it reads"
     if is_global(cost, k):
         return f"{node.op.name} over axes {_listed(getattr(node.op, 'axes', ()))} needs the whole tensor"

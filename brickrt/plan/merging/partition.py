@@ -97,7 +97,12 @@ class _Joining:
             return []
         product = isinstance(node.op, MatMul)
         names = node.inputs[:1] if product and node.inputs[0] not in node.inputs[1:] else () if product else node.inputs
-        found = [graph.producers[name] for name in dict.fromkeys(names) if name in graph.producers]
+        needed_whole = {node.inputs[i] for i in node.op.anywhere}
+        found = [
+            graph.producers[name]
+            for name in dict.fromkeys(names)
+            if name in graph.producers and name not in needed_whole
+        ]
         return [p for p in found if not product or isinstance(graph.nodes[p].op, Map | Reduce | Rowwise)]
 
     def mergeable(self, k: int) -> bool:

@@ -23,6 +23,7 @@ from brickrt.ops.operators.partial_reduce import Segmented
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
+from brickrt.ops.operators.sampling.deformed_columns import DeformedColumns
 from brickrt.ops.operators.sampling.grid_sample import GridSample
 from brickrt.ops.operators.sampling.interp import Interp
 from brickrt.ops.types import Boxes, Shape
@@ -36,7 +37,7 @@ FACTORS = np.array(  # odd, of about as many ones as zeros
     [[0xBF58476D1CE4E5B9, 0x94D049BB133111EB], [0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53]], np.uint64
 )
 # regions that say all, without tables of rows
-SAME_ROWS = (GatherRows, GridSample, Interp, Map, MatMul, Reduce, Reorder, Take)
+SAME_ROWS = (DeformedColumns, GatherRows, GridSample, Interp, Map, MatMul, Reduce, Reorder, Take)
 
 
 @dataclass(frozen=True)

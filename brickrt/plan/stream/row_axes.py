@@ -19,11 +19,11 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
-from brickrt.ops.operators.move import Transpose, View
+from brickrt.ops.operators.move import Take, Transpose, View
 from brickrt.ops.operators.pool import Pool
 from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
-from brickrt.ops.operators.sampling.grid_sample import GridSample
+from brickrt.ops.operators.sampling.deformed_columns import ReadsPoints
 from brickrt.ops.types import Boxes
 from brickrt.plan.stream.rows.rolled_rows import NO_ROLLS, Rolls, find_rolls
 
@@ -95,17 +95,37 @@ def _normed(graph: Graph, name: str, axis: int) -> bool:
 
 
 def _input_axis(graph: Graph, name: str, usual: int) -> int | None:
-    """The axis of an input's rows: the one before the usual where its channels are last, as the transposes tell that
-    read it, or what is computed of it element by element. None for what has no rows."""
-    shape, names = graph.types[name].shape, [name]
-    readers = [graph.nodes[k] for k in graph.consumers.get(name, ())]
+    """The axis of an input's rows, as what reads it tells, or what is computed of it element by element: the one before
+    the usual where it is transposed as what has its channels last, the one behind it where frames of a video are taken
+    out or become a batch. None for what has no rows."""
+    shape, readers = graph.types[name].shape, [graph.nodes[k] for k in graph.consumers.get(name, ())]
     while readers and all(isinstance(node.op, Map) for node in readers):
-        names += [node.output for node in readers]
         readers = [graph.nodes[k] for node in readers for k in graph.consumers.get(node.output, ())]
     turned = [node.op.perm for node in readers if isinstance(node.op, Transpose)]
     last = bool(turned) and all(perm == _channels_first(len(shape)) for perm in turned)
-    axis = usual - 1 if last else usual
+    axis = usual - 1 if last else usual + 1 if _has_frames(graph, name, usual) else usual
     return axis if len(shape) > axis and shape[axis] > 1 else None
+
+
+def _has_frames(graph: Graph, name: str, usual: int) -> bool:
+    """Whether all that reads an input [N, frames, C, rows, …] takes its leading axes together, or drops some of them,
+    where it does not compute it element by element or take parts of it."""
+    if graph.types[name].rank <= usual + 1:
+        return False
+    same, found = [name], list[Node]()
+    for one in same:  # which grows
+        for node in (graph.nodes[k] for k in graph.consumers.get(one, ())):
+            if not isinstance(node.op, Map | Take):
+                found.append(node)
+            elif node.output not in same:
+                same.append(node.output)
+    return bool(found) and all(_joins_frames(graph, node, usual) for node in found)
+
+
+def _joins_frames(graph: Graph, node: Node, usual: int) -> bool:
+    """Whether a node reshapes rows along the axis behind the usual one to rows along that."""
+    lower = isinstance(node.op, View) and graph.out(node).rank < graph.types[node.inputs[0]].rank
+    return lower and _keeps_rows(graph, node, 0, usual + 1, usual) and not _keeps_rows(graph, node, 0, usual, usual)
 
 
 def _channels_first(rank: int) -> tuple[int, ...]:
@@ -117,7 +137,7 @@ def _moved(graph: Graph, node: Node, i: int, axis: int, usual: int) -> int | Non
     """The axis of the output's rows where those of input `i` lie along `axis`; None where a row needs all of them."""
     out = graph.out(node)
     others = [other for other in dict.fromkeys((usual, *range(out.rank))) if other != axis]
-    moves = isinstance(node.op, View | Transpose | MatMul | GridSample)
+    moves = isinstance(node.op, View | Transpose | MatMul | ReadsPoints)
     if moves or (isinstance(node.op, Reduce) and not node.op.keepdims):
         candidates = [other for other in (axis, *others) if other < out.rank]
         found = next((other for other in candidates if _keeps_rows(graph, node, i, axis, other)), None)
@@ -159,7 +179,7 @@ def _needs_all_rows(graph: Graph, node: Node, i: int, axis: int, out_axis: int) 
 
 def _has_points(graph: Graph, node: Node, axis: int) -> bool:
     """Whether a node reads rows at points of its own: these have rows whatever they read."""
-    return isinstance(node.op, GridSample) and graph.out(node).shape[axis] > 1
+    return isinstance(node.op, ReadsPoints) and graph.out(node).shape[axis] > 1
 
 
 def _spreads(graph: Graph, node: Node, axis: int) -> bool:

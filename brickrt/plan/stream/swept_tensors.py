@@ -18,12 +18,12 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.stitch import LARGE_IMAGE_BYTES
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
-from brickrt.ops.operators.sampling.grid_sample import GridSample
+from brickrt.ops.operators.sampling.deformed_columns import ReadsPoints
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.units.reshape_chains import reshape_chain
 from brickrt.plan.subgraph import Subgraph
 
-ANY_SIZE = MatMul | GridSample  # they need what they read whole, whatever that takes
+ANY_SIZE = MatMul | ReadsPoints  # they need what they read whole, whatever that takes
 COLLECTED_BYTES = LARGE_IMAGE_BYTES  # a tensor that another operator needs whole may have so many,
 COLLECTED_SHARE = 2**-10  # or this share of the inputs', such as sums of the rows of a large image,
 LARGEST_SHARE = 1 / 4  # or this one of the largest tensor's, which no run in bands ever holds

@@ -23,12 +23,13 @@ class TapTable:
         self.f, self.choices = f, choices
         self._offsets, self._weights = (f.local(kind, count=choices * LANES) for kind in (I32, FLOAT))
 
-    def fill(self, axes: Sequence[Sequence[Tap]], steps: Sequence[Index]) -> None:
-        """Notes the taps of each axis, along which pixels are so many elements apart."""
+    def fill(self, axes: Sequence[Sequence[Tap]], steps: Sequence[Index], factor: ir.Value | None = None) -> None:
+        """Notes the taps of each axis, along which pixels are so many elements apart; each point's weights times its
+        factor, where points have any."""
         f = self.f
         wide = [f.splat(f.b.trunc(f.value(step), I32), LANES) for step in steps]
         for choice, taps in enumerate(product(*axes)):
-            offset, weight = fill(vector(I32, LANES), 0), None
+            offset, weight = fill(vector(I32, LANES), 0), factor
             for (pixel, share), step in zip(taps, wide, strict=True):
                 offset = f.b.add(offset, f.b.mul(pixel, step))
                 weight = share if weight is None else f.b.fmul(weight, share)

@@ -35,6 +35,7 @@ class GridSample(Op):
     """
 
     name: ClassVar[str] = "GridSample"
+    anywhere: ClassVar[tuple[int, ...]] = (0,)
     mode: Mode
     padding: Padding
     align: bool

@@ -153,3 +153,38 @@ def test_images_at_points(shape: tuple[int, ...], fixed: bool) -> None:
         found = run_stream(planner.stream_plan(rows, strips), inputs, 2)
         for name in "yz":
             np.testing.assert_array_equal(found[name], wanted[name], f"{name} in {rows} rows")
+
+
+def video(frames: int, deformed: bool) -> onnx.ModelProto:
+    """x [1, frames, 3, rows, columns] ─┬─ frames as a batch ─ conv ─ frames again ─ y
+    └── a frame ─ conv, at points that another convolution gives ─ z"""
+    rng = np.random.default_rng(3)
+    pads = [1] * 4
+    ends = [node("DeformConv", "frame g offsets", "z", pads=pads)] if deformed else [node("Conv", "frame g", "z")]
+    nodes = [
+        node("Reshape", "x batch", "flat"),
+        node("Conv", "flat v", "a", pads=pads),
+        node("Reshape", "a again", "y"),
+        node("Gather", "x last", "frame", axis=1),
+        node("Conv", "frame w", "offsets", pads=pads),
+        *ends,
+    ]
+    values = {name: 0.3 * rng.standard_normal((n, 3, 3, 3)) for name, n in (("v", 8), ("w", 18), ("g", 4))}
+    floats = {name: value.astype(np.float32) for name, value in values.items()}
+    shapes = {"batch": np.array([frames, 3, 45, 37]), "again": np.array([1, frames, 8, 45, 37]), "last": np.array(1)}
+    outputs = "y z" if deformed else "y offsets z"
+    return model(nodes, [tensor("x", [1, frames, 3, 45, 37])], outputs, opset=19, **floats, **shapes)
+
+
+@pytest.mark.parametrize("deformed", [False, True])
+def test_rows_of_a_video_lie_behind_its_frames_and_channels(deformed: bool) -> None:
+    given = video(4, deformed)
+    planner, inputs = planner_of(plan_of(given)), random_inputs(given)
+    swept = planner.network.swept
+    assert swept.axes.axes["x"] == 3 and swept.axes.axes["y"] == 3 and swept.axes.axes["z"] == 2
+    assert len(swept.collected) == deformed
+    wanted = brickrt.Runtime(given, device="cpu", exact=True, threads=2).execute(inputs)
+    for rows, strips in ((7, (1,) * swept.passes), (16, (2,) * swept.passes)):
+        found = run_stream(planner.stream_plan(rows, strips), inputs, 2)
+        for name in wanted:
+            np.testing.assert_array_equal(found[name], wanted[name], f"{name} in {rows} rows")
