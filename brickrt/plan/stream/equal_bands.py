@@ -31,6 +31,7 @@ from brickrt.plan.stream.band_schedule import BandSchedule
 from brickrt.plan.stream.row_axes import RowAxes
 
 PERIOD = 64  # rows after which what is resized or taken repeats, where it does: factors are mostly powers of two
+SPATIAL = 2  # the first axis of windows
 EDGE = 2  # bands at the end of a sample that need not be like those before them
 
 FACTORS = np.array(  # odd, of about as many ones as zeros
@@ -222,7 +223,9 @@ def _by_row(graph: Graph, read: _ReadBoxes, axis: int, out_axis: int, before: np
     if isinstance(op, View):
         return [_skipped_elements(read, graph.ins(node)[0].shape, graph.out(node).shape)]
     if isinstance(op, (Conv, ConvTranspose, Pool)):
-        step = op.strides[axis - 2]
+        if axis < SPATIAL:
+            return []  # images of a batch, each of which makes its own
+        step = op.strides[axis - SPATIAL]
         return [] if read.i else [lo - step * before if isinstance(op, ConvTranspose) else step * lo - before]
     if isinstance(op, Interp) and (taps := op.taps[axis]) is not None:
         return [_digests(taps.index_array, lo, hi, before), _digests(taps.weight_array, lo, hi)]

@@ -124,7 +124,7 @@ def _has_frames(graph: Graph, name: str, usual: int) -> bool:
 
 def _joins_frames(graph: Graph, node: Node, usual: int) -> bool:
     """Whether a node reshapes rows along the axis behind the usual one to rows along that."""
-    lower = isinstance(node.op, View) and graph.out(node).rank < graph.types[node.inputs[0]].rank
+    lower = isinstance(node.op, View) and usual < graph.out(node).rank < graph.types[node.inputs[0]].rank
     return lower and _keeps_rows(graph, node, 0, usual + 1, usual) and not _keeps_rows(graph, node, 0, usual, usual)
 
 

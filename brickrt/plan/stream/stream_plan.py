@@ -194,9 +194,15 @@ class StreamPlanner:
 
     @cached_property
     def may_spill(self) -> tuple[str, ...]:
-        """The tensors that may be spilled: swept ones that units store and later passes may need, but no collected."""
+        """The tensors that may be spilled: swept ones that units store and later passes may need, but no collected, and
+        none of units that also make swept sums of parts, which later passes may need and do not find in a file."""
         graph, network, swept = self.plan.graph, self.network, self.network.swept
-        stored = [graph.nodes[unit.nodes[-1]].output for unit in network.units]
+        moving = swept.level.keys() - swept.collected.keys()
+        stored = [
+            graph.nodes[unit.nodes[-1]].output
+            for unit in network.units
+            if moving.isdisjoint(graph.nodes[k].output for k in unit.partial_reductions)
+        ]
         inside = {*swept.collected, *network.inplace}
         return tuple(
             name

@@ -77,8 +77,10 @@ def find_swept_tensors(
 def _chain(found: SweptTensors, graph: Graph, k: int, alone: Collection[int]) -> tuple[int, ...]:
     """The chain that begins with a node which reshapes or transposes swept rows."""
     node, axes = graph.nodes[k], found.axes
-    moves = isinstance(node.op, View) or (isinstance(node.op, Transpose) and node.op.perm[axes.usual] != axes.usual)
-    if not moves or k not in alone or node.inputs[0] not in found.level or axes.of(node.inputs[0]) != axes.usual:
+    if k not in alone or node.inputs[0] not in found.level or axes.of(node.inputs[0]) != axes.usual:
+        return ()
+    turned = isinstance(node.op, Transpose) and node.op.perm[axes.usual] != axes.usual
+    if not turned and not isinstance(node.op, View):
         return ()
     chain = reshape_chain(graph, k, axes.usual, alone)
     whole = len(chain) > 1 and axes.axes.get(graph.nodes[chain[-1]].output) == axes.usual

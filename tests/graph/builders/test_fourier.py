@@ -50,3 +50,12 @@ def test_inverse():
 
 def test_axis_as_an_input():
     compare("DFT", 20, [floats(2, 6, 3, 1), None, np.array(-2)], oracle="reference")
+
+
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("length", [None, 7, 8, 5, 12])
+def test_inverse_to_real_numbers(length, parts):
+    """The frequencies are those of 8 numbers, of fewer, which drop some, or of more, whose others are zeros. Imaginary
+    parts of those that are their own mirror image count for nothing."""
+    named = None if length is None else np.array(length)
+    compare("DFT", 20, [floats(2, 5, 3, parts), named, np.array(1)], oracle="reference", inverse=1, onesided=1)

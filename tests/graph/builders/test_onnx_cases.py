@@ -34,7 +34,6 @@ ON_HOST = {
     r"test_scatter.*_(add|multiply|max|min|duplicate_indices|reduction_\w+|element_indices)": "combined updates",
     r"test_identity_(sequence|opt)": "no arrays",
     r"test_equal_string.*": "strings",
-    r"test_dft_irfft.*": "an inverse transform to real numbers",
     r"test_lstm_with_peepholes": "peepholes",
 }
 WITHOUT_CASES = {"GlobalLpPool"}

@@ -31,6 +31,17 @@ ENDS = {  # by name: the nodes from `b` [1, 6, 45, 37] to `y`, and the axis of i
     "channels last": ([node("Transpose", "b", "y", perm=TO_LAST)], 1),
     "tokens": ([node("Reshape", "b flat", "f"), node("Transpose", "f", "y", perm=[0, 2, 1])], 1),
     "of no batch": ([node("Squeeze", "b axis", "y")], 1),
+    "rows as a batch": (
+        [
+            node("Transpose", "b", "s", perm=[0, 2, 1, 3]),
+            node("Reshape", "s lines", "f"),
+            node("Conv", "f u", "l", pads=[1, 1]),
+            node("Reshape", "l turned", "m"),
+            node("Transpose", "m", "y", perm=[0, 2, 1, 3]),
+        ],
+        2,
+    ),
+    "a matrix turned": ([node("ReduceMean", "b", "m", axes=[0, 1], keepdims=0), node("Transpose", "m", "y")], 1),
     "columns averaged": ([node("ReduceMean", "b", "y", axes=[3], keepdims=0)], 2),
     "added to one of lower rank": ([node("Gather", "b zero", "g", axis=1), node("Add", "b g", "y")], 2),
 }
@@ -47,8 +58,9 @@ def network(end: str, channels_last: bool = False) -> onnx.ModelProto:
     ]
     rng = np.random.default_rng(0)
     values = {"w": rng.standard_normal((8, 3, 3, 3)), "v": rng.standard_normal((6, 8, 3, 3)), "half": np.array(0.5)}
-    values["codes"] = rng.standard_normal((6, 5))
+    values |= {"codes": rng.standard_normal((6, 5)), "u": rng.standard_normal((6, 6, 3))}
     whole = {"flat": np.array([1, 6, -1]), "zero": np.array(0), "axis": np.array([0])}
+    whole |= {"lines": np.array([EXTENTS[0], 6, EXTENTS[1]]), "turned": np.array([1, EXTENTS[0], 6, EXTENTS[1]])}
     shape = (1, *EXTENTS, 3) if channels_last else (1, 3, *EXTENTS)
     floats = {name: value.astype(np.float32) for name, value in values.items()}
     return model([*first, *body, *nodes], [tensor("x", shape)], **floats, **whole)

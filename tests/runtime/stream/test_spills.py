@@ -18,6 +18,7 @@ from brickrt.plan.stream.stream_plan import StreamPlanner
 from brickrt.runtime.stream.ring_memory import SweepMemory
 from tests.runtime.stream.helpers import pools
 from tests.support.cpu.streams import ArraySpill, plan_of, planner_of, random_inputs, run_stream
+from tests.support.graphs.onnx_models import model, tensor
 from tests.support.random_layers import LAYERS, combine, dense_conv, gate, modulation, norm
 from tests.support.random_networks import random_network
 
@@ -91,3 +92,24 @@ def test_what_is_still_written_stays_while_rings_move(rows: int, monkeypatch: py
     planner = planner_of(plan_of(network))
     check_equal(network, planner.spilling(planner.may_spill), rows)
     assert any(alone)
+
+
+@pytest.mark.parametrize("rows", [7, 100])
+def test_sums_of_parts_of_rows_are_there_in_later_passes(rows: int) -> None:
+    """A norm over all of an image whose channels are last: sums of parts of each row are made with the rows, and the
+    next pass needs them again."""
+    nodes = [
+        onnx.helper.make_node("Conv", ["x", "w"], ["a"], pads=[1] * 4),
+        onnx.helper.make_node("Transpose", ["a"], ["t"], perm=[0, 2, 3, 1]),
+        onnx.helper.make_node("Mul", ["t", "s"], ["c"]),
+        onnx.helper.make_node("Reshape", ["c", "line"], ["d"]),
+        onnx.helper.make_node("InstanceNormalization", ["d", "ones", "zeros"], ["e"]),
+        onnx.helper.make_node("Reshape", ["e", "image"], ["y"]),
+    ]
+    rng, shapes = np.random.default_rng(4), {"line": np.array([1, 1, -1]), "image": np.array([1, 45, 64, 300])}
+    values = {"w": rng.standard_normal((300, 3, 3, 3)), "s": rng.standard_normal(300), "ones": [1.0], "zeros": [0.0]}
+    floats = {name: np.asarray(value, F32) for name, value in values.items()}
+    network = model(nodes, [tensor("x", [1, 3, 45, 64])], opset=17, **floats, **shapes)
+    planner = planner_of(plan_of(network))
+    assert any(unit.partial_reductions for unit in planner.network.units)
+    check_equal(network, planner.spilling(planner.may_spill), rows)

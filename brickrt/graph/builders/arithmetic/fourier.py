@@ -40,20 +40,19 @@ def transform(b: Builder, node: OnnxNode) -> str:
     """Along one axis of a tensor whose last dimension is the real part, or real and imaginary parts."""
     require_float(b, node.inputs[0])
     x, inverse, half = wide(b, node.inputs[0]), bool(node.attrs.get("inverse", 0)), bool(node.attrs.get("onesided", 0))
-    if inverse and half:
-        raise Unsupported("an inverse transform to real numbers")
     rank, named = b.type(x).rank, optional(node, 2)
     axis = int(b.scalar(named)) if named else node.attrs.get("axis", 1 if node.version < 20 else -2)
     axis = normal_axis(axis, rank)
     order = (*(k for k in range(rank) if k not in (axis, rank - 1)), axis, rank - 1)
     *rows, extent, parts = b.type(transpose(b, x, order)).shape
-    length = int(b.scalar(optional(node, 1))) if optional(node, 1) else extent
+    real = inverse and half
+    length = int(b.scalar(optional(node, 1))) if optional(node, 1) else 2 * (extent - 1) if real else extent
     if length < 1:
         raise ValueError(f"a transform of {length} samples")
-    matrix = _matrix(extent, length, parts, half, inverse).astype(b.type(x).dtype)
-    flat = view(b, transpose(b, x, order), (int(np.prod(rows)), extent * parts))
-    y = b.emit(MatMul(), flat, b.constant(matrix))
-    y = view(b, y, (*rows, matrix.shape[1] // 2, 2))
+    found = _real_matrix(extent, length, parts) if real else _matrix(extent, length, parts, half, inverse)
+    matrix = found.astype(b.type(x).dtype)
+    y = b.emit(MatMul(), view(b, transpose(b, x, order), (*rows, extent * parts)), b.constant(matrix))
+    y = view(b, y, (*rows, length, 1) if real else (*rows, matrix.shape[1] // 2, 2))
     back = tuple(order.index(k) for k in range(rank))
     return convert(b, transpose(b, y, back), b.type(node.inputs[0]).dtype)
 
@@ -64,8 +63,7 @@ def _matrix(extent: int, length: int, parts: int, half: bool, inverse: bool) -> 
     Raises Unsupported where it is too large.
     """
     count = length // 2 + 1 if half else length
-    if extent * parts * count * 2 > _MOST_ELEMENTS:
-        raise Unsupported(f"a Fourier transform of {length} samples")
+    _check_size(extent * parts, count * 2, length)
     turns = np.outer(np.arange(extent), np.arange(count)) % length * (2 * np.pi / length)
     real, imaginary = np.cos(turns), np.sin(turns) * (1 if inverse else -1)
     of_real = np.stack([real, imaginary], -1)
@@ -73,3 +71,23 @@ def _matrix(extent: int, length: int, parts: int, half: bool, inverse: bool) -> 
     matrix = np.stack([of_real, of_imaginary][:parts], 1).reshape(extent * parts, count * 2)
     matrix[min(extent, length) * parts :] = 0
     return matrix / length if inverse else matrix
+
+
+def _real_matrix(extent: int, length: int, parts: int) -> np.ndarray:
+    """[extent * parts, length]: the inverse transform of a signal of real numbers, of whose frequencies the first
+    `extent` are known. Those between the first and the middle one count twice, for what they are mirrored to.
+
+    Raises Unsupported where it is too large.
+    """
+    _check_size(extent * parts, length, length)
+    frequency = np.arange(extent)
+    turns = np.outer(frequency, np.arange(length)) % length * (2 * np.pi / length)
+    alone = (frequency == 0) | (2 * frequency == length)
+    shares = np.where(2 * frequency > length, 0, np.where(alone, 1, 2)) / length
+    found = np.stack([np.cos(turns), np.where(alone[:, None], 0, -np.sin(turns))][:parts], 1)
+    return (found * shares[:, None, None]).reshape(extent * parts, length)
+
+
+def _check_size(rows: int, columns: int, length: int) -> None:
+    if rows * columns > _MOST_ELEMENTS:
+        raise Unsupported(f"a Fourier transform of {length} samples")

@@ -2,7 +2,9 @@
 
 Arguments and results are `float` or `<n x float>`; an element has the same bits in a vector of any length, as all are
 computed in the processor's own. Errors stay below 2 ulp (3 for tanh and sigmoid) over the whole
-range, subnormal results included; infinities and NaN behave as in C. Polynomials are weighted minimax fits.
+range; infinities and NaN behave as in C. Powers and sigmoids that would be subnormal are 0: to compute them takes a
+processor ten times as long, far below what a float32 can tell from 0 beside anything else. Polynomials are weighted
+minimax fits.
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ ROUNDER = 12582912.0
 ROUNDER_BITS = 0x4B400000
 MANTISSA_BITS = 23
 SIGMOID_SCALE = -64
+LEAST_NORMAL = -87.33654  # whose power is above 2^-126
 # Bits of the float just above sqrt(1/2): mantissas are taken from there up to sqrt(2).
 SQRT_HALF_BITS = 0x3F3504F3
 
@@ -97,25 +100,33 @@ def exp(f: FunctionEmitter, x: ir.Value) -> ir.Value:
 
 def _exp_above(f: FunctionEmitter, x: ir.Value) -> ir.Value:
     """exp(x) for x ≤ 89."""
-    x = at_least(f, x, -104.5)
+    above = at_least(f, x, LEAST_NORMAL)
     if lanes_of(x) == LANES:
-        return exp_by_table(f, x)
-    whole, fraction = reduce_exponent(f, x)
+        return _nothing_below(f, x, exp_by_table(f, above))
+    whole, fraction = reduce_exponent(f, above)
     half = f.b.ashr(whole, fill(whole.type, 1))  # 2^whole may be out of range where the result is not
     power = power_of_two(f, half)
-    return f.b.fmul(f.fma(expm1_reduced(f, fraction), power, power), power_of_two(f, f.b.sub(whole, half)))
+    found = f.b.fmul(f.fma(expm1_reduced(f, fraction), power, power), power_of_two(f, f.b.sub(whole, half)))
+    return _nothing_below(f, x, found)
+
+
+def _nothing_below(f: FunctionEmitter, x: ir.Value, value: ir.Value) -> ir.Value:
+    """The value, or 0 where x is below what has a normal power."""
+    return f.b.select(f.b.fcmp_ordered("<", x, fill(x.type, LEAST_NORMAL)), fill(x.type, 0.0), value)
 
 
 @in_whole_vectors
 def sigmoid(f: FunctionEmitter, x: ir.Value) -> ir.Value:
-    """1/(1 + e), e = exp(-x). All is scaled by a power of two, so that e is one in reach where the result is subnormal;
-    where e is not, it makes no difference."""
+    """1/(1 + e), e = exp(-x). All is scaled by a power of two, so that nothing overflows; where e is not in reach, it
+    makes no difference."""
+    above = at_least(f, x, LEAST_NORMAL)
     if lanes_of(x) == LANES:
-        return sigmoid_by_table(f, at_least(f, at_most(f, x, 104.5), -104.5))
-    whole, fraction = reduce_exponent(f, at_least(f, at_most(f, x, 43.0), -104.5), negated=True)
+        return _nothing_below(f, x, sigmoid_by_table(f, at_most(f, above, 104.5)))
+    whole, fraction = reduce_exponent(f, at_most(f, above, 43.0), negated=True)
     power = power_of_two(f, whole, SIGMOID_SCALE)
     scale = fill(x.type, 2.0**SIGMOID_SCALE)
-    return f.b.fdiv(scale, f.b.fadd(scale, f.fma(expm1_reduced(f, fraction), power, power)))
+    found = f.b.fdiv(scale, f.b.fadd(scale, f.fma(expm1_reduced(f, fraction), power, power)))
+    return _nothing_below(f, x, found)
 
 
 @in_whole_vectors

@@ -1,4 +1,5 @@
-"""Errors of the vector functions in units in the last place, against float64, from the least subnormal to infinity."""
+"""Errors of the vector functions in units in the last place, against float64, from the least subnormal to infinity.
+Powers and sigmoids that are subnormal are 0."""
 
 from __future__ import annotations
 
@@ -81,6 +82,8 @@ def test_error_in_ulp(name, isa, lanes):
         exact = EXACT[name](np.where(x > 0, x, 1.0).astype(float) if name == "log" else x.astype(float))
     if name == "log":
         exact = np.where(x > 0, exact, np.where(x == 0, -np.inf, np.nan))
+    if name in ("exp", "sigmoid"):
+        exact = np.where(exact < 2.0**-126, 0.0, exact)
     got = run(name, x, isa, lanes)
     worst = ulps(got, exact)
     undefined = np.isnan(exact)
@@ -92,7 +95,7 @@ def test_error_in_ulp(name, isa, lanes):
 @pytest.mark.parametrize(
     ("name", "pairs"),
     [
-        ("exp", {np.inf: np.inf, -np.inf: 0, 89: np.inf, 88.5: math.exp(88.5), -103: math.exp(-103), -200: 0, 0: 1}),
+        ("exp", {np.inf: np.inf, -np.inf: 0, 89: np.inf, 88.5: math.exp(88.5), -87: math.exp(-87), -103: 0, 0: 1}),
         ("log", {np.inf: np.inf, 0: -np.inf, 1: 0, 1e-44: math.log(float(np.float32(1e-44)))}),
         ("tanh", {np.inf: 1, -np.inf: -1, 0: 0, 1e-40: 1e-40, 30: 1}),
         ("erf", {np.inf: 1, -np.inf: -1, 0: 0, 30: 1, -4: -1}),
@@ -107,7 +110,7 @@ def test_error_in_ulp(name, isa, lanes):
         ("asinh", {0: 0, 1e-40: 1e-40, 3e38: math.asinh(3e38), np.inf: np.inf, -np.inf: -np.inf}),
         ("acosh", {1: 0, 3e38: math.acosh(3e38), np.inf: np.inf}),
         ("atanh", {0: 0, 1e-40: 1e-40, 1: np.inf, -1: -np.inf}),
-        ("sigmoid", {np.inf: 1, -np.inf: 0, 0: 0.5, -90: math.exp(-90), 200: 1, -200: 0}),
+        ("sigmoid", {np.inf: 1, -np.inf: 0, 0: 0.5, -87: math.exp(-87), -90: 0, 200: 1}),
     ],
 )
 @pytest.mark.parametrize(("isa", "lanes"), [(HOST, 16), (AVX2, 8), (HOST, 1)])
