@@ -15,6 +15,7 @@ from brickrt.graph.errors import BrickError
 
 MEMORY, SECONDS = "BRICKRT_MEMORY_GIB", "BRICKRT_RUN_SECONDS"
 GIB = 1 << 30
+LESS_MEMORY = "use smaller shapes, or bands of rows (--max-memory SIZE)"
 MULTIPLE = 256
 """Bytes that each byte given allows: an image of one channel, say, as two tensors of 128 channels."""
 BYTES_PER_SECOND = 1 << 17
@@ -44,7 +45,7 @@ class Allowance:
             beside = f" beside {self.held / GIB:.1f} GiB taken before" if self.held > GIB // 16 else ""
             raise BrickError(
                 f"{what} takes {nbytes:.0f} bytes ({nbytes / GIB:.1f} GiB){beside}, {self._who()} may take "
-                f"{self.bytes / GIB:.1f} GiB: {_remedy('use smaller shapes', MEMORY)}"
+                f"{self.bytes / GIB:.1f} GiB: {_remedy(LESS_MEMORY, MEMORY)}"
             )
 
     def require_seconds(self, seconds: float, what: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from brickrt.graph.allowance import GIB, allowance
+from brickrt.graph.allowance import GIB, LESS_MEMORY, allowance
 from brickrt.graph.errors import BrickError
 
 UNKNOWN = 8 * GIB
@@ -82,7 +82,7 @@ UNASKED_BYTES = 1 << 24
 def _refusal(what: str, needed: float, has: int) -> BrickError:
     return BrickError(
         f"{what} takes {needed:.0f} bytes ({needed / GIB:.1f} GiB), {has / GIB:.1f} GiB of memory are available: "
-        "use smaller shapes"
+        + LESS_MEMORY
     )
 
 
