@@ -7,16 +7,19 @@ from typing import cast
 import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
+from brickrt.graph.builders.common import convert, wide
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.definitions.sampled_points import FORMER_NAMES
 from brickrt.ops.operators.sampling.grid_sample import MOST_AXES, GridSample, Mode, Padding, has_kernel_size
 
-FLOAT32 = np.dtype(np.float32)
+FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FLOATS = FLOAT32, np.dtype(np.float16)
 
 
 @builds("GridSample")
 def grid_sample(b: Builder, node: OnnxNode) -> str:
-    """float32 images of two or three axes."""
+    """float32 and float16 images of two or three axes. Points are found in float32; those of float64 choose the nearest
+    pixel by more digits than that has, and are left to the host."""
     x, grid = map(b.type, node.inputs)
     mode = node.attrs.get("mode", "linear")
     op = GridSample(
@@ -25,6 +28,8 @@ def grid_sample(b: Builder, node: OnnxNode) -> str:
         bool(node.attrs.get("align_corners", 0)),
     )
     sized = 3 < x.rank <= 2 + MOST_AXES and has_kernel_size(x.shape[2:])
-    if not b.cpu_operators or {x.dtype, grid.dtype} != {FLOAT32} or not sized:
-        raise Unsupported("images at points have kernels on CPUs, in float32, for two or three axes")
-    return b.emit(op, *node.inputs)
+    found = grid.dtype in FLOATS or (grid.dtype == FLOAT64 and op.mode != "nearest")
+    if not b.cpu_operators or x.dtype not in FLOATS or not found or not sized:
+        raise Unsupported("images at points have kernels on CPUs, in float32 and float16, for two or three axes")
+    points = convert(b, node.inputs[1], FLOAT32)
+    return convert(b, b.emit(op, wide(b, node.inputs[0]), points), x.dtype)
