@@ -17,8 +17,8 @@ class Demand:
     """The boxes that n bricks need, per tensor, while nodes join a subgraph from its output backwards.
 
     A node may join once all its readers in the subgraph have. Constants are left out, and tensors of which a box reads
-    little, anywhere. `blocks` gives the channels
-    of a block for blocked tensors: kernels write whole blocks, so that boxes are rounded out to them.
+    little, anywhere. `blocks` gives the channels of a block for blocked tensors: kernels write whole blocks, so that
+    boxes are rounded out to them.
     """
 
     def __init__(self, graph: Graph, output: str, boxes: Boxes, blocks: Mapping[str, int] = NO_BLOCKS) -> None:

@@ -39,6 +39,11 @@ def test_axes(axis, parts):
     check("DFT", 17, [floats(3, 4, 5, parts)], axis=axis)
 
 
+@pytest.mark.parametrize("inverse", [0, 1])
+def test_one_signal_alone(inverse):
+    compare("DFT", 20, [floats(6, 2), None, np.array(0)], oracle="reference", inverse=inverse)
+
+
 @pytest.mark.parametrize("length", [4, 7, 10])
 def test_cut_and_padded(length):
     check("DFT", 17, [floats(2, 7, 1), np.array(length)], axis=1, onesided=1)

@@ -51,7 +51,7 @@ def transform(b: Builder, node: OnnxNode) -> str:
         raise ValueError(f"a transform of {length} samples")
     found = _real_matrix(extent, length, parts) if real else _matrix(extent, length, parts, half, inverse)
     matrix = found.astype(b.type(x).dtype)
-    y = b.emit(MatMul(), view(b, transpose(b, x, order), (*rows, extent * parts)), b.constant(matrix))
+    y = b.emit(MatMul(), view(b, transpose(b, x, order), (*(rows or [1]), extent * parts)), b.constant(matrix))
     y = view(b, y, (*rows, length, 1) if real else (*rows, matrix.shape[1] // 2, 2))
     back = tuple(order.index(k) for k in range(rank))
     return convert(b, transpose(b, y, back), b.type(node.inputs[0]).dtype)

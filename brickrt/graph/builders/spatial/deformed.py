@@ -9,15 +9,15 @@ import numpy as np
 from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, elementwise, optional, positive, transpose, view, wide
 from brickrt.graph.builders.scalar import add
-from brickrt.graph.builders.spatial.convolution import groups_of
+from brickrt.graph.builders.spatial.convolution import groups_of, plain_conv
+from brickrt.graph.builders.spatial.sampling import FLOATS
 from brickrt.graph.builders.spatial.window import WindowAttributes, of_weights, window_of
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.expr import Expr
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.sampling.deformed_columns import DeformedColumns
-from brickrt.ops.operators.sampling.grid_sample import FLOAT32, MOST_AXES, has_kernel_size
-
-FLOAT16 = np.dtype(np.float16)
+from brickrt.ops.operators.sampling.grid_sample import MOST_AXES, has_kernel_size
+from brickrt.ops.types import TensorType
 
 
 @builds("DeformConv")
@@ -26,12 +26,13 @@ def deform_conv(b: Builder, node: OnnxNode) -> str:
     kind, weights = map(b.type, node.inputs[:2])
     axes = kind.rank - 2
     sized = axes in range(2, MOST_AXES + 1) and has_kernel_size(kind.shape[2:])
-    if not b.cpu_operators or kind.dtype not in (FLOAT32, FLOAT16) or not sized or groups_of(node) != 1:
+    if not b.cpu_operators or kind.dtype not in FLOATS or not sized or groups_of(node) != 1:
         raise Unsupported("taps at offsets have kernels on CPUs, in float32 and float16, for one group of channels")
     window = window_of(node, kind.shape[2:], of_weights(node, weights.shape[2:]))
     x, filters, offsets, bias, factors = (wide(b, name) if name else "" for name in _operands(node))
     groups = positive(node, "offset_group") if "offset_group" in node.attrs else 1
-    points = _points(b, window, groups, offsets)
+    outputs = plain_conv(b, node, *node.inputs[:2]).infer((kind, weights))
+    points = _points(b, window, groups, offsets, outputs)
     found = b.emit(DeformedColumns(math.prod(window.kernel)), x, points, *([factors] if factors else []))
     ones, zeros = (1,) * axes, (0,) * axes
     turned = transpose(b, filters, (0, *range(2, 2 + axes), 1))
@@ -45,12 +46,12 @@ def _operands(node: OnnxNode) -> list[str]:
     return [*node.inputs[:3], optional(node, 3), optional(node, 4)]
 
 
-def _points(b: Builder, window: WindowAttributes, groups: int, offsets: str) -> str:
+def _points(b: Builder, window: WindowAttributes, groups: int, offsets: str, outputs: TensorType) -> str:
     """Where each tap of each output lies: its place in the window, moved by its offset."""
     kind, axes = b.type(offsets), len(window.kernel)
-    taps = math.prod(window.kernel)
-    if kind.rank != axes + 2 or kind.shape[1] != groups * taps * axes:
-        raise ValueError(f"offsets {kind} do not suit {groups} groups of {taps} taps along {axes} axes")
+    wanted = (outputs.shape[0], groups * math.prod(window.kernel) * axes, *outputs.shape[2:])
+    if kind.shape != wanted:
+        raise ValueError(f"offsets {kind} must have the shape {list(wanted)}, a coordinate of each tap for each axis")
     lines = [_line(window, axis, kind.shape[2 + axis]) for axis in range(axes)]
     return elementwise(b, _sum, offsets, *(b.constant(np.tile(line, (1, groups, *(1,) * axes))) for line in lines))
 

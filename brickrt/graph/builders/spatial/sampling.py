@@ -10,10 +10,11 @@ from brickrt.graph.builder import Builder, OnnxNode, builds
 from brickrt.graph.builders.common import convert, wide
 from brickrt.graph.errors import Unsupported
 from brickrt.ops.definitions.sampled_points import FORMER_NAMES
-from brickrt.ops.operators.sampling.grid_sample import MOST_AXES, GridSample, Mode, Padding, has_kernel_size
+from brickrt.ops.operators.sampling.grid_sample import FLOAT32, MOST_AXES, GridSample, Mode, Padding, has_kernel_size
 
-FLOAT32, FLOAT64 = np.dtype(np.float32), np.dtype(np.float64)
+FLOAT64 = np.dtype(np.float64)
 FLOATS = FLOAT32, np.dtype(np.float16)
+"""Types of images that are read at points by kernels."""
 
 
 @builds("GridSample")
