@@ -62,6 +62,7 @@ def _weights_repeat(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.disable()  # while tests are collected, which leaves little garbage
     atexit.register(gc.freeze)  # what ends with a worker, millions of objects, need not be collected
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two workers with two threads each wait for each other
     os.environ["BRICKRT_CALIBRATE"] = "0"
@@ -92,6 +93,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(2_000_000, 20, 50)
+    gc.enable()
 
 
 def pytest_unconfigure() -> None:

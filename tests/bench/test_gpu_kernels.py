@@ -17,8 +17,11 @@ from brickrt.runtime.cuda.kernels.compile import compile_module
 # One device, each kind of product on its tensor cores: bfloat16 takes as many registers as float16, to a few, and older
 # devices have the same code with fewer buffers. `python -m bench.gpu.kernels` compiles each precision for two devices.
 DEVICES = {"h200": ("fp32", "tf32", "fp16")}
-# Networks of large weights whose layers are the others' too: the script compiles them as well.
-LIKE_OTHERS = {"bert", "darknet53", "drn-c-26", "inception-v4", "mobilevit-s", "nerf", "resnet50", "vgg16"}
+# Networks of large weights, or whose kernels are the others' but for a few tiles: the script compiles them as well.
+LIKE_OTHERS = {
+    *("bert", "darknet53", "drn-c-26", "inception-v4", "mobilenetv2", "mobilevit-s", "nerf", "resnet34-3d"),
+    *("resnet50", "vgg16", "vit-s16"),
+}
 
 
 @pytest.fixture(scope="module")
