@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from brickrt.plan.cost.conv_algorithms import constant_bytes, layer_us, possible_algorithms, weights_again_us
+from brickrt.plan.cost.conv_algorithms import constant_bytes, holds, layer_us, possible_algorithms, weights_again_us
 from brickrt.plan.cost.packed_weights import packed_bytes
+from brickrt.plan.cost.strassen import HELD
 from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
 
 ASSUMED_BANDS = 16  # of which each transforms weights anew where they are transformed while a layer runs
@@ -19,7 +20,7 @@ def transformed_bytes(plan: Plan) -> int:
 def with_transforms(plan: Plan, most: int) -> Plan:
     """The plan of the same graph, whose transformed weights take at most so many bytes beyond the weights: those of the
     layers that they save most time for a byte. The others are computed from weights as the model has them: by other
-    algorithms, so that bits change."""
+    algorithms, so that bits change. No worker holds transformed weights."""
     graph, added = plan.graph, _added(plan)
     constants = constant_bytes(graph)
     others = {k: _lightest(plan, k, constants) for k in added}
@@ -27,7 +28,8 @@ def with_transforms(plan: Plan, most: int) -> Plan:
         k: us - layer_us(graph, graph.nodes[k], plan.device, plan.algorithms[k], constants)
         for k, (us, _) in others.items()
     }
-    algorithms, left = dict(plan.algorithms), most
+    algorithms = {k: name.replace(HELD, "") for k, name in plan.algorithms.items()}
+    left = most
     for k in sorted(added, key=lambda k: -saved[k] / added[k]):
         if added[k] <= left:
             left -= added[k]
@@ -67,4 +69,5 @@ def _that_keep(plan: Plan, k: int, constants: int) -> list[str]:
     graph, node = plan.graph, plan.graph.nodes[k]
     weights = graph.types[node.inputs[1]].nbytes
     names = possible_algorithms(graph, plan.layouts, plan.device, k, constants)
+    names = [name for name in names if not holds(name)]
     return [name for name in names if packed_bytes(graph, node, name, plan.device.lanes) <= weights]

@@ -31,6 +31,7 @@ ALGORITHMS: dict[str, KernelMaker] = {
     "winograd4-integers": IntegerWinogradMaker(4),
     **{f"winograd{edge}-paired": WinogradMaker(edge, paired=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-raw": WinogradMaker(edge, raw=True) for edge in (2, 3, 4, 5, 6)},
+    **{f"winograd{edge}-held-raw": WinogradMaker(edge, raw=True, held=True) for edge in (2, 3, 4, 5, 6)},
     **{f"winograd{edge}-paired-raw": WinogradMaker(edge, raw=True, paired=True) for edge in (2, 3, 4, 5, 6)},
 }
 """Kernels that a plan asks for by name. Other operators are computed by the kernels that `choose_kernel` chooses."""

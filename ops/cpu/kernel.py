@@ -79,7 +79,7 @@ class Kernel(ABC):
     @property
     def pointers(self) -> int:
         """How many its code takes, that of a table of sizes not counted."""
-        return 1 + len(self.ins) + self.extra_pointers + (self.workspace > 0)
+        return 1 + len(self.ins) + self.extra_pointers + (self.workspace > 0) + self.keeps_workspace
 
     def open_dims(self, i: int | None) -> Sequence[int]:
         """Dimensions of input `i`, or of the output (None), whose extents a sized kernel's code need not know."""
@@ -132,8 +132,14 @@ class Kernel(ABC):
 
     @property
     def workspace(self) -> int:
-        """Bytes of a worker's scratch that the kernel overwrites. Where not 0, its address is the last pointer."""
+        """Bytes of a worker's scratch that the kernel overwrites. Where not 0, its address follows other pointers."""
         return 0
+
+    @property
+    def keeps_workspace(self) -> bool:
+        """Whether it goes on with what it left in its workspace in the call before. Then its last pointer is to a word
+        of the worker's, of 8 bytes, which is 0 where another kernel, or none, ran there since it was written."""
+        return False
 
     def pack(self, i: int, array: np.ndarray) -> np.ndarray:
         """Constant input `i` in the layout that the kernel reads, by default that of its operand. It must not depend on

@@ -64,6 +64,15 @@ def _transformed(tasks: TaskGraph) -> int:
     return sum(added_bytes(node.op, name, plan.graph.types[node.inputs[1]]) for node, name in nodes.values())
 
 
+def _held(tasks: TaskGraph) -> int:
+    """Bytes of a worker's scratch for weights that it transforms once a layer."""
+    if not tasks.plan.algorithms:
+        return 0
+    from brickrt.plan.cost.packed_weights import held_by_worker  # here: see `make_plan`
+
+    return held_by_worker(tasks.plan.graph, tasks.plan.algorithms)
+
+
 def project(tasks: TaskGraph, threads: int) -> MemoryProjection:
     """What a run will hold; constants without the padding of their packed form."""
     graph = tasks.plan.graph
@@ -71,7 +80,7 @@ def project(tasks: TaskGraph, threads: int) -> MemoryProjection:
     return MemoryProjection(
         constants=sum(graph.types[name].nbytes for name in graph.constants) + _transformed(tasks),
         arena=tasks.arena_bytes,
-        scratch=tasks.scratch_bytes * threads,
+        scratch=(tasks.scratch_bytes + _held(tasks)) * threads,
         tables=8 * (RECORD_WORDS * steps + 3 * len(tasks) + len(tasks.deps)),
         io=sum(graph.types[name].nbytes for name in (*graph.inputs, *graph.outputs)),
     )

@@ -13,6 +13,7 @@ from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cpu.memory import GrowingMemory
 
 SCRATCH, ARENA = 0, 1  # their places in the workers' tables of bases
+KEPT_BYTES = 64  # in front of the scratch that they name: what it holds for whom (see `workers/worker_loop.py`)
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Buffers:
             self._scratch.append(GrowingMemory())
         self.arena, self.scratch = np.empty(0, np.uint8), []  # views, which would keep old pages
         self.arena = self._arena.grown(need.arena, len(self._scratch))
-        self.scratch = [each.grown(need.scratch) for each in self._scratch]
+        self.scratch = [each.grown(KEPT_BYTES + need.scratch) for each in self._scratch]
         self.need, self.number = need, next(_NUMBERS)
 
 

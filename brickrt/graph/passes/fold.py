@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.graph.allowance import hold
-from brickrt.graph.derived_constants import evaluated_densely
+from brickrt.graph.derived_constants import evaluated, evaluated_densely
 from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
@@ -40,11 +40,14 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     if not all(name in rewriter.constants for name in node.inputs) or node.output in rewriter.outputs:
         return False
     operands = [rewriter.constants[name] for name in node.inputs]
-    if not small_enough([rewriter.types[node.output]], operands) or not quick_enough([node], rewriter.types):
+    # weights that are widened become as narrow again (`half_weights.py`), or would be widened in each run
+    widened = isinstance(node.op, Map) and node.op.widens
+    small = widened or small_enough([rewriter.types[node.output]], operands)
+    if not small or not quick_enough([node], rewriter.types):
         return False
     try:
         with folding(rewriter.types[node.output].size + sum(operand.size for operand in operands)):
-            value = evaluated_densely(node.op, operands)
+            value = (evaluated if widened else evaluated_densely)(node.op, operands)
     except TooLong:
         return False
     rewriter.constants[node.output] = value

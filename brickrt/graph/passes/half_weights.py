@@ -65,7 +65,7 @@ def _takes_narrow(graph: Graph, node: Node, name: str) -> bool:
 
 def _fits(array: np.ndarray) -> bool:
     """Whether float16 holds all elements exactly."""
-    flat = array.reshape(-1)
+    flat = array.ravel(order="K")  # no copy of a matrix that is turned
     starts = [0, *range(FIRST_COMPARED_WEIGHTS, flat.size, PIECE)]
     pieces = (flat[start:end] for start, end in zip(starts, [*starts[1:], flat.size], strict=True))
     with np.errstate(over="ignore"):

@@ -18,7 +18,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import fits, known_axes
 from brickrt.ops.cpu.winograd.integers.limits import EDGE as INTEGER_EDGE
-from brickrt.ops.cpu.winograd.sizes import transforms_once
+from brickrt.ops.cpu.winograd.sizes import HELD_BYTES, transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
@@ -34,6 +34,7 @@ from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD, may_transform_i
 from brickrt.plan.cost.roofline import compute_us, products_at_a_time, read_us
 from brickrt.plan.cost.strassen import (
     F32_BYTES,
+    HELD,
     LEVELS,
     RAW,
     choose_product,
@@ -55,7 +56,8 @@ from brickrt.plan.device.device_spec import DeviceSpec
 DIRECT = "direct"
 FLOAT32, FLOAT16, BFLOAT16 = np.dtype(np.float32), np.dtype(np.float16), np.dtype(ml_dtypes.bfloat16)
 PAIRS = "-paired"  # ends the names of Winograd's algorithms with paired channels
-EDGES = {f"winograd{m}{way}": m for way in ("", RAW, PAIRS, PAIRS + RAW) for m in (6, 5, 4, 3, 2)} | {
+WAYS = "", RAW, HELD + RAW, PAIRS, PAIRS + RAW
+EDGES = {f"winograd{m}{way}": m for way in WAYS for m in (6, 5, 4, 3, 2)} | {
     INTEGER_WINOGRAD: INTEGER_EDGE
 }  # outputs of a tile along each dimension
 
@@ -150,10 +152,10 @@ def core_share(
     weights = graph.ins(node)[1]
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
-    paired, integers = pairs(algorithm), algorithm == INTEGER_WINOGRAD
+    paired, integers, held = pairs(algorithm), algorithm == INTEGER_WINOGRAD, holds(algorithm)
     nbytes = int(F32_BYTES * weights.size * axes.growth)
-    once = paired or (not integers and transforms_once(nbytes, device.paces_weights))
-    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, paired, integers=integers)
+    once = paired or held or (not integers and transforms_once(nbytes, device.paces_weights))
+    return CoreShare(boxes, pieces, constants, weights.dtype.itemsize, once, held, paired, integers)
 
 
 def weights_again_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> float:
@@ -175,6 +177,19 @@ def keeps_algorithm(node: Node, algorithm: str) -> bool:
 def pairs(algorithm: str) -> bool:
     """Whether one of Winograd's algorithms has paired channels."""
     return algorithm.removesuffix(RAW).endswith(PAIRS)
+
+
+def holds(algorithm: str) -> bool:
+    """Whether a worker transforms weights once for all boxes of a layer that it computes one after the other."""
+    return algorithm.endswith(HELD + RAW)
+
+
+def held_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
+    """Bytes of a worker's scratch that transformed weights take, from where all its boxes read them."""
+    if not holds(algorithm):
+        return 0
+    assert isinstance(op, Conv)
+    return int(F32_BYTES * weights.size * known_axes(op, (1,) * len(op.kernel), EDGES[algorithm]).growth)
 
 
 def tile_outputs(op: Op, algorithm: str | None, dim: int) -> int:
@@ -207,7 +222,9 @@ def conv_us(graph: Graph, node: Node, device: DeviceSpec, algorithm: str | None,
     if algorithm in (None, DIRECT):
         return _direct_us(graph, node, device, constants, products_at_a_time(graph.ins(node)[0].dtype, device))
     axes = known_axes(op, x[2:], EDGES[str(algorithm)])
-    return winograd_us(axes, x[1], out, device, core_share(graph, node, device, str(algorithm), 1, 1, constants))
+    share = core_share(graph, node, device, str(algorithm), 1, 1, constants)
+    others = (device.cores - 1) * transforms_us(axes, x[1], out[1], device, share) if share.held else 0.0
+    return winograd_us(axes, x[1], out, device, share) + others
 
 
 def _direct_us(graph: Graph, node: Node, device: DeviceSpec, constants: int, at_a_time: int) -> float:
@@ -270,7 +287,7 @@ def _transforms(graph: Graph, node: Node, device: DeviceSpec) -> list[str]:
         fitting = [name for name in names if keeps_weights(name) and _has_room(graph, node, device, name)]
         return [] if strided else fitting
     stored = strided or device.paces_weights  # there, weights that are transformed meanwhile are never the fastest
-    names = [name for name in names if not (keeps_weights(name) and (stored or pairs(name)))]
+    names = [name for name in names if not (keeps_weights(name) and (stored or pairs(name) or holds(name)))]
     return [name for name in names if not (strided and pairs(name))]
 
 
@@ -280,6 +297,8 @@ def _has_room(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> b
     assert isinstance(node.op, Conv)
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
     nbytes = int(F32_BYTES * weights.size * axes.growth)
+    if holds(algorithm):
+        return nbytes <= HELD_BYTES
     return not pairs(algorithm) or transforms_once(nbytes, device.paces_weights)
 
 

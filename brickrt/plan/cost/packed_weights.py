@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 from brickrt.graph.ir import Graph, Node
 from brickrt.ops.cpu.strassen.sizes import chunks_of, group_columns
-from brickrt.plan.cost.conv_algorithms import added_bytes
+from brickrt.plan.cost.conv_algorithms import added_bytes, held_bytes
 from brickrt.plan.cost.strassen import F32_BYTES, PAIRED, column_dim, keeps_weights
 from brickrt.plan.cost.tile_products import TILES
 
@@ -20,6 +21,12 @@ def packed_bytes(graph: Graph, node: Node, algorithm: str, lanes: int) -> int:
         return max(weights.nbytes, _paired_bytes(graph, node, lanes))
     added = added_bytes(node.op, algorithm, weights)
     return weights.nbytes + added if algorithm == TILES else added
+
+
+def held_by_worker(graph: Graph, algorithms: Mapping[int, str]) -> int:
+    """Bytes of a worker's scratch for weights that it transforms once a layer, of a graph with these algorithms."""
+    nodes = ((graph.nodes[k], name) for k, name in algorithms.items())
+    return max((held_bytes(node.op, name, graph.types[node.inputs[1]]) for node, name in nodes), default=0)
 
 
 def _paired_bytes(graph: Graph, node: Node, lanes: int) -> int:

@@ -46,6 +46,7 @@ from brickrt.plan.cost.roofline import compute_us, overlapped_us, products_at_a_
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.bricks import even_edges
 
+HELD = "-held"  # ends, before the next, those of algorithms that do so once for all boxes that a worker computes
 RAW = "-raw"  # ends the names of algorithms that make what they read of weights while they run
 INTEGERS = "-integers"  # as does this, of quantized integers
 PAIRED = "paired"  # Winograd's inner product (`ops/cpu/paired/scheme.py`), which halves nothing

@@ -43,14 +43,15 @@ from brickrt.plan.device.device_spec import DeviceSpec
 class CoreShare:
     """What a core computes of a layer: so many equal boxes, in so many different pieces of the output's channels, of a
     graph with `constants` bytes of constants; arrays, of boxes of several shapes. `raw_bytes` are those of a weight
-    that is transformed for each group of tiles, or `once` for each box, 0 where transformed weights are stored. The
-    products are of `paired` channels, or of `integers`."""
+    that is transformed for each group of tiles, or `once` for each box, or, `held`, for each piece, 0 where transformed
+    weights are stored. The products are of `paired` channels, or of `integers`."""
 
     boxes: Amount
     pieces: Amount
     constants: int
     raw_bytes: int = 0
     once: bool = False
+    held: bool = False
     paired: bool = False
     integers: bool = False
 
@@ -62,7 +63,7 @@ class CoreShare:
     def paced(self, device: DeviceSpec) -> bool:
         """Whether the time of tiles that ask for transformed weights at an even pace is modelled as such: by vectors of
         16 lanes, on which it was fitted."""
-        return device.paces_weights and not self.raw_bytes
+        return device.paces_weights and (self.held or not self.raw_bytes)
 
 
 def winograd_us(
@@ -82,7 +83,8 @@ def winograd_us(
     register_tiles = axes.register_tiles(box[0], sides, t) * depth * _taps_per_output(swept)
     sweeps = share.boxes * -(-tiles // grouped) * -(-depth // run)
     arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
-    made = _made_us(axes, panel, device, share) * (share.boxes if share.once else sweeps)
+    times = share.pieces if share.held else share.boxes if share.once else sweeps
+    made = _made_us(axes, panel, device, share) * times
     apart = made if device.paces_weights else 0.0  # where they were fitted so
     group = grouped * axes.planes * device.lanes * 4  # bytes of a block of channels
     weights = _Weights.of(axes, panel, group * run * (blocks_in + blocks), device, share)
@@ -97,7 +99,8 @@ def winograd_us(
         read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
         transforms += PACED_READ * read_us(smaller(read, image), image, device)
     us = weights.beside_us(arithmetic + made - apart, sweeps, device, share) + share.boxes * transforms
-    slow = device.shares_chunks and share.raw_bytes and not share.integers  # whose direct products are slow as well
+    # those of weights that are transformed for each group, whose direct products are slow as well
+    slow = device.shares_chunks and share.raw_bytes and not (share.held or share.integers)
     return us * (1.0 if not slow else PACED_RAW if device.paces_weights else SHARED_RAW) + apart
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.plan.cost.packed_weights import packed_bytes
+from brickrt.plan.cost.packed_weights import held_by_worker, packed_bytes
 from brickrt.plan.geometry.arena_packing import Lifetime, aligned, arena_size
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
@@ -105,11 +105,16 @@ def project_stream(
         constants=_constants(plan.plan),
         persistent=persistent_bytes(plan),
         arena=max((one.arena for one in sweeps), default=0),
-        scratch=threads * (max((one.scratch for one in sweeps), default=0) + WORKSPACE),
+        scratch=threads * (max((one.scratch for one in sweeps), default=0) + _workspace(plan.plan)),
         tables=schedule_bytes(plan) + sum(one.tables for one in sweeps),
         buffers=buffers,
     )
     return every if limit is None else _with_few_tables(every, sweeps, limit)
+
+
+def _workspace(plan: Plan) -> int:
+    """Bytes of a thread's scratch behind that of bricks."""
+    return WORKSPACE + held_by_worker(plan.graph, plan.algorithms)
 
 
 def schedule_bytes(plan: StreamPlan) -> int:

@@ -26,7 +26,7 @@ from brickrt.ops.cpu.winograd.paired.whole_products import PairedWholeProducts
 from brickrt.ops.cpu.winograd.products import Products
 from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
-from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, PAIRED, PAIRED_ONCE, STORED, transforms_once
+from brickrt.ops.cpu.winograd.sizes import ANEW, HELD, ONCE, PAIRED, PAIRED_ONCE, STORED, transforms_once
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import Boxes
@@ -36,6 +36,11 @@ Phases: TypeAlias = tuple[InputTransform, Products, OutputTransform]
 
 class WinogradKernel(WinogradScheme):
     """A convolution by minimal filtering."""
+
+    @property
+    def keeps_workspace(self) -> bool:
+        """See `Kernel`: transformed weights, for the next box."""
+        return self.shape_class[5] == HELD
 
     def emit(self, f: FunctionEmitter) -> None:
         """Groups of tiles, then runs of planes; all phases of one before the next, the last where tiles are suspect."""
@@ -71,11 +76,13 @@ class WinogradKernel(WinogradScheme):
 @dataclass(frozen=True)
 class WinogradMaker:
     """Makes Winograd kernels whose tiles have `edge` outputs along each tiled dimension; `raw` ones transform weights
-    while they run, `paired` ones have paired channels (`paired/products.py`)."""
+    while they run, `held` ones for all boxes that follow each other; `paired` ones have paired channels
+    (`paired/products.py`)."""
 
     edge: int
     raw: bool = False
     paired: bool = False
+    held: bool = False
     prefetches: ClassVar[bool] = WinogradKernel.prefetches
     made: ClassVar[type[WinogradKernel]] = WinogradKernel
 
@@ -109,5 +116,7 @@ class WinogradMaker:
         """Where weights are transformed."""
         if self.paired:
             return PAIRED_ONCE if self.raw else PAIRED
+        if self.held:
+            return HELD
         nbytes = 4 * x.shape[1] * out.shape[1] * axes.planes * axes.swept.r
         return STORED if not self.raw else ONCE if transforms_once(nbytes, isa.paces_weights) else ANEW

@@ -27,6 +27,7 @@ class Products:
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.dot: WordDot | None = None  # of products of words
+        self.weights = frame.w  # transformed
 
     def accumulators(self, count: int, t: int) -> Accumulators:
         """The sums of a register tile of `count` blocks of output channels and `t` tiles, zero."""
@@ -86,7 +87,7 @@ class Products:
         each = f.b.udiv(f.b.add(tiles, I64(width - 1)), tiles)
         number = f.add(f.mul(f.sub(at, group.lo), in_row), f.sub(g, live[0]))
         first = f.add(following, f.mul(f.mul(number, self.channels_of_tap), each))
-        start = f.address(self.frame.w, first, self.frame.dtype)
+        start = f.address(self.weights, first, self.frame.dtype)
         return lambda step: f.prefetch(start, f.mul(step, each), self.frame.dtype, near=False)
 
     @property
@@ -136,10 +137,10 @@ class Products:
 
     def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
         """Address of the weights of a plane for a tile of blocks, at a swept tap and a residue."""
-        return self.f.address(self.frame.w, self.stored_at(plane, tile, tap, residue), self.frame.dtype)
+        return self.f.address(self.weights, self.stored_at(plane, tile, tap, residue), self.frame.dtype)
 
     def stored_at(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
-        """Elements before those weights, as they are stored."""
+        """Elements before those weights."""
         f, k = self.f, self.k
         number = f.add(f.mul(plane, -(-k.out.channel_blocks // k.ob)), tile)
         first = f.add(f.mul(f.add(f.mul(number, k.axes.swept.r), tap), k.axes.residues), residue)

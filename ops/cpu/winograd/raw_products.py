@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.llvm_types import Index, zeros
+from brickrt.ops.cpu.emit.llvm_types import FLOAT, I64, Index, zeros
 from brickrt.ops.cpu.products.register_tile import LINE
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import slot
@@ -164,8 +164,23 @@ class WholeProducts(Products):
 
     def __init__(self, frame: WinogradFrame) -> None:
         super().__init__(frame)
-        self.weights = self.f.address(frame.v, frame.k.weights_at, frame.dtype)
+        f, k = self.f, self.k
+        self.weights = f.address(frame.v, k.made_at, frame.dtype)
+        self.flags = f.address(frame.v, k.weights_at, frame.dtype)  # of tiles of blocks that are transformed
+        if k.keeps_workspace:
+            self.take_over()
         self.transform()
+
+    def take_over(self) -> None:
+        """Clears the flags where another kernel, or this one with other weights, ran before: the word of the worker
+        then does not have the address of these."""
+        f, k = self.f, self.k
+        owner = f.pointer(2 + len(k.ins))
+        mine = f.b.ptrtoint(self.frame.raw_weights, I64)
+        with f.when(f.b.icmp_signed("!=", f.b.load(owner, typ=I64), mine)):
+            with f.loop(0, k.made_at - k.weights_at, k.lanes) as n:
+                f.store(zeros(self.frame.kind), self.flags, n, self.frame.dtype, k.lanes)
+            f.b.store(mine, owner)
 
     def transform(self) -> None:
         """Transforms the weights of the box's blocks of outputs, tile by tile."""
@@ -179,6 +194,17 @@ class WholeProducts(Products):
                 self.tile(block, rest)
 
     def tile(self, block: Index, count: int) -> None:
+        """`count` blocks of outputs, where they are not there yet."""
+        f, k, dtype = self.f, self.k, self.frame.dtype
+        if not k.keeps_workspace:
+            self.make(block, count)
+            return
+        number, there = f.div(block, k.ob), ir.Constant(FLOAT, 1.0)
+        with f.when(f.b.fcmp_unordered("!=", f.load(self.flags, number, dtype), there)):
+            self.make(block, count)
+            f.store(there, self.flags, number, dtype)
+
+    def make(self, block: Index, count: int) -> None:
         """`count` blocks of outputs, for all swept taps and channels of the input."""
         f, k = self.f, self.k
         with f.loop(0, k.axes.swept.r) as tap, f.loop(0, k.ins[0].shape[1]) as channel:
@@ -191,7 +217,6 @@ class WholeProducts(Products):
         f, k = self.f, self.k
         return f.mul(f.add(f.mul(tile, k.axes.swept.r), tap), k.ins[0].shape[1] * k.ob * k.lanes)
 
-    def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
+    def stored_at(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
         """See `Products`."""
-        f, k = self.f, self.k
-        return f.address(self.weights, f.add(f.mul(plane, k.whole_plane), self.start(tile, tap)), self.frame.dtype)
+        return self.f.add(self.f.mul(plane, self.k.whole_plane), self.start(tile, tap))

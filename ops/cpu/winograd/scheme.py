@@ -29,6 +29,7 @@ from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.weighted_kernel import WeightedKernel
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of, known_axes
 from brickrt.ops.cpu.winograd.sizes import (
+    HELD,
     ONCE,
     PAIRED,
     PAIRED_ONCE,
@@ -105,7 +106,7 @@ class WinogradScheme(WeightedKernel):
     @property
     def transforms_once(self) -> bool:
         """Whether raw weights are transformed once for all tiles of a box (`raw_products.py`)."""
-        return self.shape_class[5] in (ONCE, PAIRED_ONCE)
+        return self.shape_class[5] in (ONCE, PAIRED_ONCE, HELD)
 
     @property
     def raw_type(self) -> np.dtype:
@@ -243,7 +244,7 @@ class WinogradScheme(WeightedKernel):
         """All that phases leave for each other, elements of 4 bytes."""
         plane = self.whole_plane if self.transforms_once else self.chunk_plane
         made = self.axes.planes * (plane + self.paired * (self._padded * (1 + self.axes.swept.r) + self.lanes))
-        return 4 * (self.weights_at + made * self.raw)
+        return 4 * (self.made_at + made * self.raw)
 
     @property
     def triples(self) -> int:
@@ -267,6 +268,12 @@ class WinogradScheme(WeightedKernel):
         """The same, and behind the numbers of tiles of paired channels, which begin there."""
         values = self.tile_values * self.ring * self.room[0] * self.paired
         return self.chunk_at + -(-values // self.lanes) * self.lanes
+
+    @property
+    def made_at(self) -> int:
+        """The same, and behind the flags of tiles of blocks that are transformed, where these are kept."""
+        flags = -(-self.out.channel_blocks // self.ob) * self.keeps_workspace
+        return self.weights_at + -(-flags // self.lanes) * self.lanes
 
     @property
     def chunk_blocks(self) -> int:

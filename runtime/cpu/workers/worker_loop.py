@@ -14,6 +14,8 @@ Records are int64 arrays. The context, shared by all workers of a run:
 A step's record: kernel, n operands, n × (base, byte offset), then lo, hi of each dimension of its box.
 A worker's own: 0 its queue   1 address of its table of bases   2 address of its events (0 for none)   3…6 its counts
     7 how many tasks it passed over last   8… first task not started of each queue.
+Before a worker's scratch: 0 a word of the kernel that ran last, for what it keeps in its workspace; 0 where that is
+nothing   1 that kernel.
 Events have 5 words a task: task, start ns, end ns (0 while it runs), waits so far, revisits so far.
 """
 
@@ -53,6 +55,7 @@ from brickrt.runtime.cpu.workers.context_words import (
     WAITS,
     WORDS,
 )
+from brickrt.runtime.cpu.working_memory import KEPT_BYTES, SCRATCH
 from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS
 
 WINDOW = 32  # tasks of a queue that are looked at
@@ -72,6 +75,11 @@ class _WorkerFunction(NativeFunction):
     def state_word(self, task: ir.Value) -> ir.Value:
         """The task's word, read with acquire."""
         return self.acquire_word(self.array(WORDS), task)
+
+    def kept(self, own: ir.Value) -> ir.Value:
+        """The words before a worker's scratch."""
+        scratch = self.word(self.b.inttoptr(self.word(own, BASES), PTR), SCRATCH)
+        return self.b.inttoptr(self.b.sub(scratch, I64(KEPT_BYTES)), PTR)
 
     def is_given(self, event: ir.Value) -> ir.Value:
         """Whether there is a row of events to fill in."""
@@ -129,6 +137,7 @@ class _Run(_WorkerFunction):
     def emit(self) -> None:
         own, task, event = self.fn.args[1:]
         self.bases = self.b.inttoptr(self.word(own, BASES), PTR)
+        self.before = self.kept(own)
         self.operands = self.local(PTR, count=MOST_OPERANDS)
         started = self.time(event)
         with self.when(self.is_given(event)):
@@ -149,6 +158,9 @@ class _Run(_WorkerFunction):
     def call(self, record: ir.Value) -> None:
         """One kernel on one box."""
         kernel, operands = self.word(record, 0), self.word(record, 1)
+        with self.when(self.b.icmp_signed("!=", kernel, self.word(self.before, 1))):
+            self.put(0, self.before, 0)
+            self.put(kernel, self.before, 1)
         with self.loop(0, operands) as k:
             pair = self.at(record, self.add(2, self.mul(k, 2)))
             address = self.b.add(self.word(self.bases, self.word(pair, 0)), self.word(pair, 1))
@@ -194,6 +206,7 @@ class _Worker(_WorkerFunction):
         """The worker's own memory at the beginning of a run."""
         for k in COUNTS:
             self.put(0, self.own, k)
+        self.put(-1, self.kept(self.own), 1)  # no kernel
         with self.loop(0, self.field(N_IO)) as io:
             address = self.word(self.b.inttoptr(self.word(self.array(IO_WORDS), io), PTR), 0)
             self.put(address, self.b.inttoptr(self.word(self.own, BASES), PTR), self.add(io, FIRST))

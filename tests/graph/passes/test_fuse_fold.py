@@ -7,7 +7,7 @@ import pytest
 
 from brickrt.graph.builder import Builder
 from brickrt.graph.passes.fold import fold
-from brickrt.ops.expr import Const, apply, walk
+from brickrt.ops.expr import Const, apply, arg, cast, walk
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.matmul import MatMul
@@ -138,6 +138,21 @@ def test_constant_that_would_grow_too_much_is_not_computed():
 
     graph = fold(make(build, x=(3000, 3000)))
     assert ops(graph) == ["Take", "Map"]
+
+
+def test_weights_of_float16_are_widened_whatever_their_size(monkeypatch):
+    """They become as narrow again; else each run would widen them, and turn them where a Gemm has them turned."""
+    monkeypatch.setattr("brickrt.graph.host.static_values.FOLDED_GROWTH_BYTES", 0)
+
+    def build(b: Builder) -> str:
+        weights = array(9, 8).astype(np.float16)
+        return b.emit(MatMul(), "x", b.emit(Map(cast(arg(0, weights.dtype), np.float32)), b.constant(weights.T, "w")))
+
+    before = make(build, x=(5, 8))
+    after = same_results(before, fold(before))
+    assert ops(after) == ["MatMul"]
+    (folded,) = after.constants.values()
+    assert folded.flags.f_contiguous  # turned by its strides
 
 
 def test_identities_disappear():

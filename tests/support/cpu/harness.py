@@ -171,7 +171,8 @@ def run_kernel(
     ]
     origins = [m.address if constant else s.origin for m, s, constant in zip(memories, ins, packed, strict=True)]
     work = GuardedMemory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
-    call(kernel, [out.origin, *origins, work.address], box)
+    owner = GuardedMemory(np.zeros(1, np.int64))
+    call(kernel, [out.origin, *origins, work.address, owner.address], box)
     return _result(out, before, out_block, box, scratch)
 
 

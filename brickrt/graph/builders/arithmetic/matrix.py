@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from brickrt.graph.builder import Builder, OnnxNode, builds
-from brickrt.graph.builders.common import convert, elementwise, optional, transpose, view, wide
+from brickrt.graph.builders.common import convert, elementwise, optional, require_float, transpose, view, wide
 from brickrt.graph.builders.integers.block_weights import block_product
 from brickrt.graph.builders.integers.integer_products import integer_matmul
 from brickrt.graph.builders.scalar import add, like, mul
@@ -44,11 +44,12 @@ def gemm(b: Builder, node: OnnxNode) -> str:
     found = _stored_gemm(b, node)
     if found:
         return found
-    x, y = (wide(b, name) for name in node.inputs[:2])
+    x, y = node.inputs[:2]
+    require_float(b, x, y)
     if b.type(x).rank != 2 or b.type(y).rank != 2:
-        raise ValueError(f"'{node.inputs[0]}' and '{node.inputs[1]}' must be matrices")
-    x = _transposed(b, x) if node.attrs.get("transA", 0) else x
-    y = _transposed(b, y) if node.attrs.get("transB", 0) else y
+        raise ValueError(f"'{x}' and '{y}' must be matrices")
+    x = wide(b, _transposed(b, x) if node.attrs.get("transA", 0) else x)
+    y = wide(b, _transposed(b, y) if node.attrs.get("transB", 0) else y)
     alpha, beta = node.attrs.get("alpha", 1.0), node.attrs.get("beta", 1.0)
     y, alpha = _absorbed(b, y, alpha)
     c = _scaled(b, wide(b, optional(node, 2)), beta) if optional(node, 2) and beta != 0 else ""

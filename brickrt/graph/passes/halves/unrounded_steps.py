@@ -17,7 +17,10 @@ import numpy as np
 
 from brickrt.ops.base import Op
 from brickrt.ops.definitions.elementwise_functions import named
-from brickrt.ops.expr import Apply, Arg, Const, Expr, cast, walk
+from brickrt.ops.expr import Apply, Arg, Const, Expr, cast, transform, walk
+from brickrt.ops.operators.conv import Conv
+from brickrt.ops.operators.product import Product
+from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
@@ -26,14 +29,51 @@ ABRUPT = named(lambda function: function.abrupt)
 Change = Callable[[Expr], Expr]
 
 
-def unrounded_op(op: Op) -> Op:
-    """An operator of the same types with fewer roundings; itself where it has none of float16."""
-    return _changed(op, unrounded)
+def unrounded_op(op: Op, inputs: int) -> Op:
+    """An operator of so many inputs, of the same types, with fewer roundings; itself where it has none of float16."""
+    if isinstance(op, Rowwise):
+        op = _with_wide_results(op, inputs)
+    return _without_idle_steps(_changed(op, unrounded))
 
 
 def unrounded(expr: Expr) -> Expr:
     """An expression of the same type whose float16 steps are float32; itself where it has none."""
     return _Unrounded().same_type(expr) if any(e.dtype == F16 and isinstance(e, Apply) for e in walk(expr)) else expr
+
+
+def _without_idle_steps(op: Op) -> Op:
+    """The operator without expressions that give what they are given, which plans would take for work."""
+    if isinstance(op, Reduce):
+        pre, post = (None if isinstance(e, Arg) else e for e in (op.pre, op.post))
+        return replace(op, pre=pre, post=post)
+    gated = isinstance(op, Conv) and op.gate_parts > 1
+    if isinstance(op, Product) and isinstance(op.epilogue, Arg) and not gated:
+        return replace(op, epilogue=None)
+    return op
+
+
+def _with_wide_results(op: Rowwise, inputs: int) -> Rowwise:
+    """The operator with results of steps, such as means, in float32: each element would widen them once more."""
+    wide = {inputs + k for k, step in enumerate(op.steps) if step.dtype == F16}
+    every = [op.expr, *(step.pre for step in op.steps), *([] if op.kept is None else [op.kept])]
+    if not wide or any(isinstance(e, Apply) and e.fn in ABRUPT for expr in every for e in walk(expr)):
+        return op
+
+    def leaf(e: Expr) -> Expr:
+        return cast(Arg(F32, e.index), F16) if isinstance(e, Arg) and e.index in wide else e
+
+    def reading(e: Expr) -> Expr:
+        return transform(e, leaf)
+
+    steps = [Step(step.combine, reading(step.pre), step.post) for step in op.steps]
+    steps = [_with_wide_result(step) if step.dtype == F16 else step for step in steps]
+    return replace(op, steps=tuple(steps), expr=reading(op.expr), kept=None if op.kept is None else reading(op.kept))
+
+
+def _with_wide_result(step: Step) -> Step:
+    if step.post is None:
+        return Step(step.combine, cast(step.pre, F32))
+    return Step(step.combine, step.pre, cast(step.post, F32))
 
 
 def _changed(op: Op, change: Change) -> Op:

@@ -67,7 +67,7 @@ class _Wide:
             target = F32 if wide and kind == F16 else kind
             names = [self.as_type(name, target) if k in halves else name for k, name in enumerate(names)]
         before, now = ([t.dtype for t in kinds] for kinds in (self.source.ins(node), [self.types[n] for n in names]))
-        op = unrounded_op(retyped(node.op, before, now, target))
+        op = unrounded_op(retyped(node.op, before, now, target), len(names))
         if isinstance(op, Product) and node.output in self.half_products:
             op = replace(op, halves=True)
         self.emit(node, op, names, target)

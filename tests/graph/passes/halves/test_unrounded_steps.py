@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from brickrt.graph.passes.halves.unrounded_steps import unrounded, unrounded_op
+from brickrt.ops.base import evaluate_whole
 from brickrt.ops.definitions.expressions import evaluate_expr
 from brickrt.ops.expr import Apply, Expr, apply, arg, cast, const, walk
+from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.map import Map
+from brickrt.ops.operators.reduce import Reduce
+from brickrt.ops.operators.rowwise import Rowwise, Step
 from tests.support.graphs.small_graphs import array
 
 F16, F32, I32 = (np.dtype(t) for t in (np.float16, np.float32, np.int32))
+
+LAYER = Conv((1, 1), (1, 1), (1, 1), (0, 0), (0, 0))
 
 
 def half(x: Expr) -> Expr:
@@ -39,7 +47,7 @@ def test_what_is_float32_stays_as_it_is():
     expr = apply("add", arg(0, F32), cast(arg(1, F16), F32))
     assert unrounded(expr) is expr
     op = Map(expr)
-    assert unrounded_op(op) is op
+    assert unrounded_op(op, 2) is op
 
 
 @pytest.mark.parametrize("fn", ["floor", "ceil", "round"])
@@ -55,6 +63,37 @@ def test_equality_and_integers_are_of_rounded_values():
         assert evaluate_expr(unrounded(expr), [np.array([2047.7], F32)])
     expr = cast(half(arg(0, I32)), F32)
     assert evaluate_expr(unrounded(expr), [np.array([2049], I32)]) == 2048
+
+
+def test_results_of_rows_are_float32():
+    """A mean and a factor, which each element would widen once more."""
+    x, mean = cast(arg(0, F16), F32), cast(arg(1, F16), F32)
+    squares = apply("mul", apply("sub", x, mean), apply("sub", x, mean))
+    steps = Step("sum", x, half(apply("div", arg(0, F32), const(20.0, F32)))), Step("sum", squares, half(arg(0, F32)))
+    value = half(apply("mul", apply("sub", x, mean), cast(arg(2, F16), F32)))
+    before = Rowwise((1,), steps, value)
+    after = unrounded_op(before, 1)
+    assert [step.dtype for step in after.steps] == [F32, F32]
+    assert sum(roundings(expr) for step in after.steps for expr in (step.pre, step.post) if expr is not None) == 0
+    given = array(7, 20).astype(F16)
+    wide = given.astype(np.float64) - given.astype(np.float64).mean(1, keepdims=True)
+    want = wide * np.square(wide).sum(1, keepdims=True)
+    errors = [np.abs(evaluate_whole(op, [given]) - want).max() for op in (before, after)]
+    assert errors[1] < errors[0] and errors[1] <= 2**-10 * np.abs(want).max()
+
+
+def test_results_of_rows_that_are_compared_stay_rounded():
+    op = Rowwise((1,), (Step("max", arg(0, F16)),), half(cast(apply("eq", arg(0, F16), arg(1, F16)), F32)))
+    assert unrounded_op(op, 1).steps[0].dtype == F16
+
+
+def test_what_does_nothing_any_more_goes():
+    """Partial results of reductions, and merged bricks, are planned for sums of elements, and products, as they are."""
+    idle = cast(half(arg(0, F32)), F32)
+    assert unrounded_op(Reduce("sum", (1,), True, idle, idle), 1) == Reduce("sum", (1,), True)
+    assert unrounded_op(replace(LAYER, epilogue=idle), 2).epilogue is None
+    gated = replace(LAYER, gate_parts=2, epilogue=idle)
+    assert unrounded_op(gated, 2).epilogue == arg(0, F32)
 
 
 NAMES = {"add": 2, "mul": 2, "max": 2, "sigmoid": 1, "neg": 1, "tanh": 1, "abs": 1}
