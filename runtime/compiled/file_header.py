@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.cpu import working_memory
 from brickrt.runtime.cpu.workers import context_words, mailbox_words
 
 SUFFIX = ".brick"
@@ -86,7 +87,7 @@ def words_digest() -> str:
     """Digest of where the words lie that compiled code shares with Python: code for other words is refused."""
     names = [
         f"{module.__name__}.{name}={value}"
-        for module in (context_words, mailbox_words)
+        for module in (context_words, mailbox_words, working_memory)
         for name, value in sorted(vars(module).items())
         if name.isupper() and isinstance(value, int | range | tuple)
     ]

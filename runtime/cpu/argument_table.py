@@ -31,7 +31,7 @@ from brickrt.runtime.cpu.engine_memory import PackedConstants
 from brickrt.runtime.cpu.memory import HugePagePool
 from brickrt.runtime.cpu.step_kernels import StepKernels
 from brickrt.runtime.cpu.weight_prefetch import WeightPrefetch
-from brickrt.runtime.cpu.working_memory import ARENA, KEPT_BYTES, SCRATCH
+from brickrt.runtime.cpu.working_memory import ARENA, SCRATCH, SCRATCH_HEAD
 from brickrt.runtime.lowering.operands import Bases, OperandPlaces, Origin
 from brickrt.runtime.lowering.owned_constants import ConstantValues
 from brickrt.runtime.lowering.record_order import Records, order_records
@@ -181,7 +181,7 @@ class ArgumentTable:
         if kernel.workspace:
             found.append((SCRATCH, zeros + self.tasks.scratch_bytes))
         if kernel.keeps_workspace:
-            found.append((SCRATCH, zeros - KEPT_BYTES))
+            found.append((SCRATCH, zeros - SCRATCH_HEAD))
         if len(found) + kernel.sized > MOST_OPERANDS:
             count = 1 + len(node.inputs)
             raise BrickError(f"node '{node.name}': kernels take at most {MOST_OPERANDS} tensors, not {count}")

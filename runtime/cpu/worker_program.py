@@ -16,7 +16,7 @@ from brickrt.runtime.cpu.workers import context_words as at
 from brickrt.runtime.cpu.workers.io_addresses import IoAddresses
 from brickrt.runtime.cpu.workers.queues import queues
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool
-from brickrt.runtime.cpu.working_memory import ARENA, KEPT_BYTES, SCRATCH, Buffers, Need, WorkingMemory
+from brickrt.runtime.cpu.working_memory import ARENA, SCRATCH, SCRATCH_HEAD, Buffers, Need, WorkingMemory
 from brickrt.runtime.state_words import word
 
 _TASKS, _FIRST, _WAITS, _REVISITS = at.SUMS
@@ -179,7 +179,7 @@ class WorkerProgram:
 
     def _place(self, lent: Buffers) -> None:
         """Has the workers use these buffers."""
-        self._bases[:, SCRATCH] = [array.ctypes.data + KEPT_BYTES for array in lent.scratch[: self.threads]]
+        self._bases[:, SCRATCH] = [array.ctypes.data + SCRATCH_HEAD for array in lent.scratch[: self.threads]]
         self._bases[:, ARENA] = lent.arena.ctypes.data
         self._placed = lent.number
 

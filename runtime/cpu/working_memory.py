@@ -13,7 +13,8 @@ from brickrt.runtime.after_fork import tell_children
 from brickrt.runtime.cpu.memory import GrowingMemory
 
 SCRATCH, ARENA = 0, 1  # their places in the workers' tables of bases
-KEPT_BYTES = 64  # in front of the scratch that they name: what it holds for whom (see `workers/worker_loop.py`)
+KEPT_FOR, LAST_KERNEL = range(2)  # words in front of a worker's scratch: see `workers/worker_loop.py`
+SCRATCH_HEAD = 64  # bytes of these words: a cache line
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class Buffers:
             self._scratch.append(GrowingMemory())
         self.arena, self.scratch = np.empty(0, np.uint8), []  # views, which would keep old pages
         self.arena = self._arena.grown(need.arena, len(self._scratch))
-        self.scratch = [each.grown(KEPT_BYTES + need.scratch) for each in self._scratch]
+        self.scratch = [each.grown(SCRATCH_HEAD + need.scratch) for each in self._scratch]
         self.need, self.number = need, next(_NUMBERS)
 
 

@@ -55,7 +55,7 @@ from brickrt.runtime.cpu.workers.context_words import (
     WAITS,
     WORDS,
 )
-from brickrt.runtime.cpu.working_memory import KEPT_BYTES, SCRATCH
+from brickrt.runtime.cpu.working_memory import KEPT_FOR, LAST_KERNEL, SCRATCH, SCRATCH_HEAD
 from brickrt.runtime.state_words import COMPLETE, IN_PROGRESS
 
 WINDOW = 32  # tasks of a queue that are looked at
@@ -79,7 +79,7 @@ class _WorkerFunction(NativeFunction):
     def kept(self, own: ir.Value) -> ir.Value:
         """The words before a worker's scratch."""
         scratch = self.word(self.b.inttoptr(self.word(own, BASES), PTR), SCRATCH)
-        return self.b.inttoptr(self.b.sub(scratch, I64(KEPT_BYTES)), PTR)
+        return self.b.inttoptr(self.b.sub(scratch, I64(SCRATCH_HEAD)), PTR)
 
     def is_given(self, event: ir.Value) -> ir.Value:
         """Whether there is a row of events to fill in."""
@@ -158,9 +158,9 @@ class _Run(_WorkerFunction):
     def call(self, record: ir.Value) -> None:
         """One kernel on one box."""
         kernel, operands = self.word(record, 0), self.word(record, 1)
-        with self.when(self.b.icmp_signed("!=", kernel, self.word(self.before, 1))):
-            self.put(0, self.before, 0)
-            self.put(kernel, self.before, 1)
+        with self.when(self.b.icmp_signed("!=", kernel, self.word(self.before, LAST_KERNEL))):
+            self.put(0, self.before, KEPT_FOR)
+            self.put(kernel, self.before, LAST_KERNEL)
         with self.loop(0, operands) as k:
             pair = self.at(record, self.add(2, self.mul(k, 2)))
             address = self.b.add(self.word(self.bases, self.word(pair, 0)), self.word(pair, 1))
@@ -206,7 +206,7 @@ class _Worker(_WorkerFunction):
         """The worker's own memory at the beginning of a run."""
         for k in COUNTS:
             self.put(0, self.own, k)
-        self.put(-1, self.kept(self.own), 1)  # no kernel
+        self.put(-1, self.kept(self.own), LAST_KERNEL)  # none
         with self.loop(0, self.field(N_IO)) as io:
             address = self.word(self.b.inttoptr(self.word(self.array(IO_WORDS), io), PTR), 0)
             self.put(address, self.b.inttoptr(self.word(self.own, BASES), PTR), self.add(io, FIRST))

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from brickrt.graph.ir import Graph
+from brickrt.ops.cpu.winograd.axes import known_axes
+from brickrt.ops.cpu.winograd.sizes import HELD_BYTES
 from brickrt.ops.expr import arg, cast
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.types import TensorType
@@ -16,6 +18,7 @@ from brickrt.plan.cost.conv_algorithms import (
     choose_algorithms,
     conv_us,
     core_share,
+    holds,
     keeps_weights,
     possible_algorithms,
     tile_outputs,
@@ -24,6 +27,8 @@ from brickrt.plan.cost.conv_algorithms import (
 )
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD
+from brickrt.plan.cost.packed_weights import held_by_worker
+from brickrt.plan.cost.winograd_times import transforms_us, winograd_us
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from tests.support.graphs.plan_graphs import Sketch
 
@@ -233,7 +238,7 @@ def test_channels_are_paired_where_all_wait_for_weights():
 def test_channels_are_paired_with_weights_of_two_bytes():
     """Where a worker has room for all transformed weights, and there are enough tiles to make up for making them."""
     paired = dataclasses.replace(SERVER, pairs=True)
-    few, small, large = (narrow(layer(n, (s, s), (3, 3))) for n, s in ((128, 64), (128, 8), (512, 64)))
+    few, small, large = (narrow(layer(n, (s, s), (3, 3))) for n, s in ((128, 64), (128, 8), (1024, 64)))
     assert chosen(few, paired) == "winograd4-paired-raw" and keeps_weights(str(chosen(few, paired)))
     assert chosen(few, SERVER) == "winograd4-raw" == chosen(large, paired)
     assert chosen(small, paired) != "winograd4-paired-raw"
@@ -241,6 +246,22 @@ def test_channels_are_paired_with_weights_of_two_bytes():
     assert core_share(few, few.nodes[0], SERVER, "winograd4-paired-raw", 1, 1, 0).paired
     made, stored = (conv_us(few, few.nodes[0], paired, f"winograd4-paired{way}") for way in (RAW, ""))
     assert stored < made < conv_us(few, few.nodes[0], paired, "winograd4-raw")
+
+
+def test_weights_of_two_bytes_are_held_while_a_worker_has_room():
+    """They are transformed once by each worker, not once for each group of tiles."""
+    paced = dataclasses.replace(SERVER, paces_weights=True)
+    for channels, name in ((256, "winograd4-held-raw"), (512, "winograd4-held-raw"), (1024, "winograd4-raw")):
+        graph = narrow(layer(channels, (64, 64), (3, 3)))
+        assert chosen(graph, paced) == name
+        held = held_by_worker(graph, {0: name})
+        assert held == (channels * channels * 36 * 4 if holds(name) else 0) <= HELD_BYTES
+    graph = narrow(layer(256, (64, 64), (3, 3)))
+    share = core_share(graph, graph.nodes[0], paced, "winograd4-held-raw", 8, 2, 0)
+    again = dataclasses.replace(share, held=False)
+    axes = known_axes(graph.nodes[0].op, (64, 64), 4)
+    more = winograd_us(axes, 256, (1, 256, 8, 64), paced, again) - winograd_us(axes, 256, (1, 256, 8, 64), paced, share)
+    assert more >= 6 * transforms_us(axes, 256, 256, paced, share) > 0
 
 
 def test_bricks_transform_weights_of_their_own_once_more_each():

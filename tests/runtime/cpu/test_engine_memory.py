@@ -15,7 +15,7 @@ import brickrt.runtime.cpu.memory as memory_module
 from brickrt import zoo
 from brickrt.runtime.cpu.engine_memory import EngineMemory, PackedConstants
 from brickrt.runtime.cpu.memory import CHUNK, FIRST, PAGE, ROOM, WORTH_ALIGNING, WORTH_HUGE, output_array
-from brickrt.runtime.cpu.working_memory import KEPT_BYTES, Buffers, Need, WorkingMemory
+from brickrt.runtime.cpu.working_memory import SCRATCH_HEAD, Buffers, Need, WorkingMemory
 from brickrt.runtime.session.runtime import Runtime
 from tests.support.cpu.described import plan_for
 
@@ -47,7 +47,7 @@ def test_runs_one_after_the_other_have_the_same_memory_which_grows():
     memory.take_back(first)
     second = memory.lend(large)
     assert second.number != number and second.need == Need(100, 128, 2)
-    assert second.arena.nbytes == 100 and [array.nbytes - KEPT_BYTES for array in second.scratch] == [128, 128]
+    assert second.arena.nbytes == 100 and [array.nbytes - SCRATCH_HEAD for array in second.scratch] == [128, 128]
 
 
 def test_memory_that_grows_keeps_the_pages_that_are_there():
@@ -58,7 +58,9 @@ def test_memory_that_grows_keeps_the_pages_that_are_there():
     buffers.grow(Need(9 * PAGE, 2 * PAGE, 2))
     assert (buffers.arena.ctypes.data, buffers.scratch[0].ctypes.data) == at
     assert buffers.arena[: 3 * PAGE].all() and not buffers.arena[3 * PAGE :].any()
-    assert buffers.scratch[0][:PAGE].all() and [each.nbytes for each in buffers.scratch] == [KEPT_BYTES + 2 * PAGE] * 2
+    assert (
+        buffers.scratch[0][:PAGE].all() and [each.nbytes for each in buffers.scratch] == [SCRATCH_HEAD + 2 * PAGE] * 2
+    )
     before = buffers.arena
     buffers.grow(Need(ROOM * CHUNK, 0, 1))  # more than there was room for
     assert not np.shares_memory(before, buffers.arena) and buffers.arena.nbytes == ROOM * CHUNK
