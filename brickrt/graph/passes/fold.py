@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from brickrt.graph.allowance import hold
+from brickrt.graph.allowance import allowance, hold
 from brickrt.graph.derived_constants import evaluated, evaluated_densely
 from brickrt.graph.host.static_values import quick_enough, small_enough
 from brickrt.graph.ir import Graph, Node
 from brickrt.graph.passes.fold_affine import fold_affine
 from brickrt.graph.passes.fold_pads import fold_pads
 from brickrt.graph.rewriter import Rewriter, origins
-from brickrt.graph.room import own_bytes
+from brickrt.graph.room import available_bytes, own_bytes
 from brickrt.graph.time_budget import TooLong, folding
 from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
@@ -40,13 +40,12 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     if not all(name in rewriter.constants for name in node.inputs) or node.output in rewriter.outputs:
         return False
     operands = [rewriter.constants[name] for name in node.inputs]
-    # weights that are widened become as narrow again (`half_weights.py`), or would be widened in each run
-    widened = isinstance(node.op, Map) and node.op.widens
-    small = widened or small_enough([rewriter.types[node.output]], operands)
+    result, widened = rewriter.types[node.output], isinstance(node.op, Map) and node.op.widens
+    small = small_enough([result], operands) or (widened and _may_widen(result.nbytes))
     if not small or not quick_enough([node], rewriter.types):
         return False
     try:
-        with folding(rewriter.types[node.output].size + sum(operand.size for operand in operands)):
+        with folding(result.size + sum(operand.size for operand in operands)):
             value = (evaluated if widened else evaluated_densely)(node.op, operands)
     except TooLong:
         return False
@@ -54,6 +53,13 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     hold(own_bytes(value, operands))
     rewriter.remove(node.output)
     return True
+
+
+def _may_widen(nbytes: int) -> bool:
+    """Whether weights of float16 may take so many bytes until they become as narrow again (`half_weights.py`): else
+    each run would widen them."""
+    allowed = allowance()
+    return (0 if allowed is None else allowed.held) + nbytes <= available_bytes() // 2
 
 
 def _inline_scalars(rewriter: Rewriter, node: Node) -> None:
