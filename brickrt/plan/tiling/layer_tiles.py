@@ -9,12 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
+
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS, chunk_channels, windows
 from brickrt.ops.operators.conv import Conv
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.operators.move import Transpose, View
 from brickrt.ops.operators.partial_reduce import Segmented
+from brickrt.ops.operators.product import Product
 from brickrt.ops.operators.recurrence import BATCH, DIRECTION, Recurrence
 from brickrt.ops.operators.reduce import Reduce, RunningSum
 from brickrt.ops.operators.rowwise import Rowwise, reduced_axes
@@ -142,7 +145,7 @@ def _least_read_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want:
     tasks of an image that read least, evenly many on all cores where kernels share chunks of weights."""
     shared = cost.device.shares_chunks
     own, cores, shape = cost.node_costs[k], cost.device.cores, cost.graph.ins(cost.graph.nodes[k])[0].shape
-    window, image = windows(op, shape[2:])[0], own.in_bytes / shape[0]
+    window, image, wide = windows(op, shape[2:])[0], own.in_bytes / shape[0], _wide_bytes(cost, k)
 
     def cut(pieces: int) -> tuple[int, int]:
         channels = _edge(brick[1], pieces, cores, unit)
@@ -155,7 +158,7 @@ def _least_read_brick(cost: CostModel, k: int, op: Conv, brick: list[int], want:
         inputs, taps = (sum(share) for share in zip(*shares, strict=True))
         tasks = pieces * len(shares)
         uneven = shared and tasks > 1 and _rounds(tasks, cores) > UNEVEN_LAYER
-        return -min(want, tasks), uneven, pieces * inputs * image + taps * own.const_bytes
+        return -min(want, tasks), uneven, pieces * inputs * image + taps * wide
 
     edges = min((cut(pieces) for pieces in range(1, want * (1 + shared) + 1)), key=read)
     return (brick[0], *edges, *brick[3:])
@@ -178,10 +181,17 @@ def _channel_unit(cost: CostModel, k: int, channels: int) -> int:
 
 def _weights_lead(cost: CostModel, k: int) -> bool:
     """Whether cutting channels moves less than cutting rows; what reduces rows has none to cut."""
-    own, node = cost.node_costs[k], cost.graph.nodes[k]
+    node = cost.graph.nodes[k]
     shape = cost.graph.out(node).shape
     reduces = isinstance(node.op, Reduce) or _reduces_rows(node.op, shape)
-    return reduces or own.const_bytes + _computed_weights(cost, k) > _image_bytes(cost, k) / max(1, shape[0])
+    return reduces or _wide_bytes(cost, k) + _computed_weights(cost, k) > _image_bytes(cost, k) / max(1, shape[0])
+
+
+def _wide_bytes(cost: CostModel, k: int) -> int:
+    """Bytes of the constants of node `k` as they are multiplied: each task widens weights of float16 that it reads."""
+    node, own = cost.graph.nodes[k], cost.node_costs[k]
+    narrow = isinstance(node.op, Product) and cost.graph.types[node.inputs[1]].dtype == np.float16
+    return 2 * own.const_bytes if narrow else own.const_bytes
 
 
 def _computed_weights(cost: CostModel, k: int) -> int:

@@ -16,6 +16,7 @@ from brickrt.ops.operators.rowwise import Rowwise, Step
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.tiling.layer_tiles import layer_brick
+from tests.plan.cost.test_conv_algorithms import narrow
 from tests.support.graphs.plan_graphs import Sketch
 
 SERVER = DeviceSpec(
@@ -116,6 +117,15 @@ def test_weights_are_read_once_where_they_are_asked_for_at_an_even_pace():
         graph = pointwise(channels, outputs, 7)
         _, edge, *image = layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), PACED), 0)
         assert edge < outputs and outputs % edge == 0 and image == [7, 7]
+
+
+def test_weights_of_two_bytes_are_cut_as_those_of_four():
+    """Each task widens those that it reads, for as many pixels as it has."""
+    wide = pointwise(1024, 256, 14)
+    bricks = [
+        layer_brick(CostModel(graph, dict.fromkeys(graph.types, "blocked"), PACED), 0) for graph in (wide, narrow(wide))
+    ]
+    assert bricks[0] == bricks[1] and bricks[0][1] < 256
 
 
 @pytest.mark.parametrize(("depth", "device", "whole"), [(768, PACED, True), (3072, PACED, False), (768, SERVER, False)])
