@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -19,6 +20,7 @@ from brickrt.ops.base import Op
 from brickrt.ops.expr import Apply, Arg, Const, Expr, const, substitute
 from brickrt.ops.operators.map import Map
 from brickrt.ops.operators.move import Concat, Take, Transpose, View
+from brickrt.ops.types import TensorType
 
 
 def fold(graph: Graph) -> Graph:
@@ -41,7 +43,7 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
         return False
     operands = [rewriter.constants[name] for name in node.inputs]
     result, widened = rewriter.types[node.output], isinstance(node.op, Map) and node.op.widens
-    small = small_enough([result], operands) or (widened and _may_widen(result.nbytes))
+    small = small_enough([result], operands) or _may_widen(node.op, result, operands)
     if not small or not quick_enough([node], rewriter.types):
         return False
     try:
@@ -55,11 +57,13 @@ def _fold_constant(rewriter: Rewriter, node: Node) -> bool:
     return True
 
 
-def _may_widen(nbytes: int) -> bool:
-    """Whether weights of float16 may take so many bytes until they become as narrow again (`half_weights.py`): else
-    each run would widen them."""
+def _may_widen(op: Op, result: TensorType, operands: Sequence[np.ndarray]) -> bool:
+    """Whether elements, such as weights in one or two bytes, may take more bytes, in each run or now: those of float16
+    become as narrow again (`half_weights.py`)."""
+    if not isinstance(op, Map) or result.size > max(operand.size for operand in operands):
+        return False
     allowed = allowance()
-    return (0 if allowed is None else allowed.held) + nbytes <= available_bytes() // 2
+    return (0 if allowed is None else allowed.held) + result.nbytes <= available_bytes() // 2
 
 
 def _inline_scalars(rewriter: Rewriter, node: Node) -> None:

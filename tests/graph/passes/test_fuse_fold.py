@@ -157,6 +157,19 @@ def test_weights_of_float16_are_widened_whatever_their_size(monkeypatch):
     assert ops(fold(before)) == ["Map", "MatMul"]
 
 
+def test_weights_of_bytes_times_a_scale_are_computed_whatever_their_size(monkeypatch):
+    """Cast and Mul in front of a product, as some quantizers write them."""
+    monkeypatch.setattr("brickrt.graph.host.static_values.FOLDED_GROWTH_BYTES", 0)
+
+    def build(b: Builder) -> str:
+        weights = np.arange(72, dtype=np.int8).reshape(8, 9)
+        scaled = Map(apply("mul", cast(arg(0, np.int8), np.float32), arg(1, np.float32)))
+        return b.emit(MatMul(), "x", b.emit(scaled, b.constant(weights, "w"), b.constant(array(9), "s")))
+
+    before = make(build, x=(5, 8))
+    assert ops(same_results(before, fold(before))) == ["MatMul"]
+
+
 def test_identities_disappear():
     """x ─ ·1 ─ view ─ view back ─ transpose ─ transpose back ─ relu"""
 
