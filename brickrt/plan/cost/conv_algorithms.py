@@ -18,7 +18,7 @@ from brickrt.graph.ir import Graph, Node
 from brickrt.ops.base import Op
 from brickrt.ops.cpu.winograd.axes import fits, known_axes
 from brickrt.ops.cpu.winograd.integers.limits import EDGE as INTEGER_EDGE
-from brickrt.ops.cpu.winograd.sizes import HELD_BYTES, transforms_once
+from brickrt.ops.cpu.winograd.sizes import ALL_HELD_BYTES, HELD_BYTES, transforms_once
 from brickrt.ops.operators.conv import Conv, ConvTranspose
 from brickrt.ops.operators.matmul import MatMul
 from brickrt.ops.types import TensorType
@@ -298,7 +298,7 @@ def _has_room(graph: Graph, node: Node, device: DeviceSpec, algorithm: str) -> b
     axes = known_axes(node.op, graph.ins(node)[0].shape[2:], EDGES[algorithm])
     nbytes = int(F32_BYTES * weights.size * axes.growth)
     if holds(algorithm):
-        return nbytes <= HELD_BYTES
+        return nbytes <= min(HELD_BYTES, ALL_HELD_BYTES // device.cores)
     return not pairs(algorithm) or transforms_once(nbytes, device.paces_weights)
 
 

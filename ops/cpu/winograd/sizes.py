@@ -15,6 +15,7 @@ PAIRED_ONCE = 4  # for each box, for such products
 INTEGERS = 5  # for each group of tiles, in integers (`integers/products.py`)
 HELD = 6  # once for all boxes of a layer that a worker computes one after the other
 HELD_BYTES = 40 << 20  # that transformed weights may take of a worker's scratch, from where all boxes read them
+ALL_HELD_BYTES = 160 << 20  # the same of all workers' together
 MOST_BLOCKS = 4  # register tiles between two sweeps of the weights
 FEWER_TILES = (16, 14, 12, 10, 9, 8, 7, 6, 4)  # of a register tile, where it is not full
 LATENCY = 8  # multiply-adds that must be under way at a time
