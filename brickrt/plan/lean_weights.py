@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from brickrt.plan.cost.conv_algorithms import constant_bytes, holds, layer_us, possible_algorithms, weights_again_us
-from brickrt.plan.cost.packed_weights import held_by_worker, packed_bytes
+from brickrt.plan.cost.packed_weights import held_weights_bytes, packed_bytes
 from brickrt.plan.cost.strassen import HELD
 from brickrt.plan.plan import Plan, plan_subgraphs, with_subgraphs
 
@@ -14,7 +14,7 @@ ASSUMED_BANDS = 16  # of which each transforms weights anew where they are trans
 
 def transformed_bytes(plan: Plan) -> int:
     """The bytes that transformed weights take beyond the weights themselves, those that a worker holds among them."""
-    return sum(_added(plan).values()) + held_by_worker(plan.graph, plan.algorithms)
+    return sum(_added(plan).values()) + held_weights_bytes(plan.graph, plan.algorithms)
 
 
 def with_transforms(plan: Plan, most: int) -> Plan:

@@ -65,12 +65,12 @@ def _transformed(tasks: TaskGraph) -> int:
 
 
 def _held(tasks: TaskGraph) -> int:
-    """Bytes of a worker's scratch for weights that it transforms once a layer."""
+    """Bytes of the held weights of a worker."""
     if not tasks.plan.algorithms:
         return 0
-    from brickrt.plan.cost.packed_weights import held_by_worker  # here: see `make_plan`
+    from brickrt.plan.cost.packed_weights import held_weights_bytes  # here: see `make_plan`
 
-    return held_by_worker(tasks.plan.graph, tasks.plan.algorithms)
+    return held_weights_bytes(tasks.plan.graph, tasks.plan.algorithms)
 
 
 def project(tasks: TaskGraph, threads: int) -> MemoryProjection:

@@ -185,7 +185,7 @@ def holds(algorithm: str) -> bool:
 
 
 def held_bytes(op: Op, algorithm: str, weights: TensorType) -> int:
-    """Bytes of a worker's scratch that transformed weights take, from where all its boxes read them."""
+    """Bytes of held weights, in the scratch of each worker."""
     if not holds(algorithm):
         return 0
     assert isinstance(op, Conv)

@@ -23,8 +23,8 @@ def packed_bytes(graph: Graph, node: Node, algorithm: str, lanes: int) -> int:
     return weights.nbytes + added if algorithm == TILES else added
 
 
-def held_by_worker(graph: Graph, algorithms: Mapping[int, str]) -> int:
-    """Bytes of a worker's scratch for weights that it transforms once a layer, of a graph with these algorithms."""
+def held_weights_bytes(graph: Graph, algorithms: Mapping[int, str]) -> int:
+    """Bytes of the held weights of a worker, the most that a layer of a graph with these algorithms has."""
     nodes = ((graph.nodes[k], name) for k, name in algorithms.items())
     return max((held_bytes(node.op, name, graph.types[node.inputs[1]]) for node, name in nodes), default=0)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from brickrt.plan.cost.packed_weights import held_by_worker, packed_bytes
+from brickrt.plan.cost.packed_weights import held_weights_bytes, packed_bytes
 from brickrt.plan.geometry.arena_packing import Lifetime, aligned, arena_size
 from brickrt.plan.geometry.bricks import BrickGrid
 from brickrt.plan.geometry.row_bands import buffer_extents, sweep, swept_axis
@@ -114,7 +114,7 @@ def project_stream(
 
 def _workspace(plan: Plan) -> int:
     """Bytes of a thread's scratch behind that of bricks."""
-    return WORKSPACE + held_by_worker(plan.graph, plan.algorithms)
+    return WORKSPACE + held_weights_bytes(plan.graph, plan.algorithms)
 
 
 def schedule_bytes(plan: StreamPlan) -> int:

@@ -27,7 +27,7 @@ from brickrt.plan.cost.conv_algorithms import (
 )
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel
 from brickrt.plan.cost.integer_winograd import INTEGER_WINOGRAD
-from brickrt.plan.cost.packed_weights import held_by_worker
+from brickrt.plan.cost.packed_weights import held_weights_bytes
 from brickrt.plan.cost.winograd_times import transforms_us, winograd_us
 from brickrt.plan.device.device_spec import PRESETS, DeviceSpec
 from tests.support.graphs.plan_graphs import Sketch
@@ -254,7 +254,7 @@ def test_weights_of_two_bytes_are_held_while_a_worker_has_room():
     for channels, name in ((256, "winograd4-held-raw"), (512, "winograd4-held-raw"), (1024, "winograd4-raw")):
         graph = narrow(layer(channels, (64, 64), (3, 3)))
         assert chosen(graph, paced) == name
-        held = held_by_worker(graph, {0: name})
+        held = held_weights_bytes(graph, {0: name})
         assert held == (channels * channels * 36 * 4 if holds(name) else 0) <= HELD_BYTES
     graph = narrow(layer(256, (64, 64), (3, 3)))
     assert chosen(graph, dataclasses.replace(paced, cores=64)) == "winograd4-raw"  # 600 MB in all

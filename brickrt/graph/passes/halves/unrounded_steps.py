@@ -33,7 +33,7 @@ def unrounded_op(op: Op, inputs: int) -> Op:
     """An operator of so many inputs, of the same types, with fewer roundings; itself where it has none of float16."""
     if isinstance(op, Rowwise):
         op = _with_wide_results(op, inputs)
-    return _without_idle_steps(_changed(op, unrounded))
+    return _without_idle_steps(_changed(op, unrounded), inputs)
 
 
 def unrounded(expr: Expr) -> Expr:
@@ -41,13 +41,13 @@ def unrounded(expr: Expr) -> Expr:
     return _Unrounded().same_type(expr) if any(e.dtype == F16 and isinstance(e, Apply) for e in walk(expr)) else expr
 
 
-def _without_idle_steps(op: Op) -> Op:
+def _without_idle_steps(op: Op, inputs: int) -> Op:
     """The operator without expressions that give what they are given, which plans would take for work."""
-    if isinstance(op, Reduce):
+    if isinstance(op, Reduce) and inputs == 1:
         pre, post = (None if isinstance(e, Arg) else e for e in (op.pre, op.post))
         return replace(op, pre=pre, post=post)
     gated = isinstance(op, Conv) and op.gate_parts > 1
-    if isinstance(op, Product) and isinstance(op.epilogue, Arg) and not gated:
+    if isinstance(op, Product) and isinstance(op.epilogue, Arg) and inputs == op.main and not gated:
         return replace(op, epilogue=None)
     return op
 
