@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,7 +14,10 @@ from brickrt.ops.definitions.expressions import evaluate_expr, round_to
 from brickrt.ops.epilogue import check_args, count_applies
 from brickrt.ops.expr import Apply, Arg, Expr
 from brickrt.ops.regions import box_shape, operand_region
-from brickrt.ops.types import Boxes, TensorType
+from brickrt.ops.types import Boxes, Shape, TensorType
+
+PIECE = 1 << 15
+"""Elements that are computed at a time: what is between steps then stays in cache."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +56,31 @@ class Map(Op):
         operands = [crop(s, operand_region(box, t.shape)) for s, t in zip(slabs, ins, strict=True)]
         if self.widens and len(operands) == 1:  # exact, and ten times as fast
             return operands[0].astype(out.dtype)
-        return np.array(np.broadcast_to(round_to(evaluate_expr(self.expr, operands), out.dtype), shape))
+        result = np.empty(shape, out.dtype)
+        for piece in _pieces(shape):
+            parts = [operand[_of_operand(piece, operand.shape, len(shape))] for operand in operands]
+            result[piece] = round_to(evaluate_expr(self.expr, parts), out.dtype)
+        return result
 
     def flops(self, ins: Sequence[TensorType], out: TensorType) -> int:
         """Functions of the expression, per element."""
         return count_applies(self.expr) * out.size
+
+
+def _pieces(shape: Shape) -> Iterator[tuple[slice, ...]]:
+    """Pieces of up to `PIECE` elements, whole along the last axes, of a shape that has some."""
+    if not shape:
+        yield ()
+        return
+    axis = next(k for k in range(len(shape)) if math.prod(shape[k + 1 :]) <= PIECE)
+    step = PIECE // math.prod(shape[axis + 1 :])
+    for at in np.ndindex(shape[:axis]):
+        before = tuple(slice(k, k + 1) for k in at)
+        for first in range(0, shape[axis], step):
+            yield (*before, slice(first, first + step))
+
+
+def _of_operand(piece: tuple[slice, ...], shape: Shape, rank: int) -> tuple[slice, ...]:
+    """What a piece of an output of this rank reads of an operand that broadcasts to it."""
+    own = piece[rank - len(shape) :]
+    return tuple(at if extent > 1 else slice(None) for at, extent in zip(own, shape, strict=False))

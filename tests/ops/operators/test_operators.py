@@ -262,3 +262,27 @@ def test_flops() -> None:
 def test_what_does_not_fit_is_refused(op: Op, shapes) -> None:
     with pytest.raises(ValueError, match=f"^{op.name}: "):
         op.infer([TensorType(s, F32) for s in shapes])
+
+
+@pytest.mark.parametrize("piece", [1, 3, 8, 1 << 15])
+@pytest.mark.parametrize(
+    "shapes",
+    [[(), ()], [(7,), ()], [(1, 4, 5), (5,)], [(3, 1, 5), (4, 1)], [(2, 3, 4), (3, 4), (2, 1, 1)], [(1,), (2, 1, 9)]],
+    ids=str,
+)
+def test_a_map_is_computed_in_pieces(monkeypatch, shapes, piece):
+    """Tensors broadcast, and some have no dimensions."""
+    monkeypatch.setattr("brickrt.ops.operators.map.PIECE", piece)
+    rng, f32 = np.random.default_rng(0), np.dtype(np.float32)
+    arrays = [np.asarray(rng.standard_normal(shape), np.float32) for shape in shapes]
+    expr = arg(0, f32)
+    for k in range(1, len(arrays)):
+        expr = apply("add", apply("mul", expr, arg(k, f32)), arg(k, f32))
+    want = arrays[0].astype(np.float64)
+    for array in arrays[1:]:
+        want = want * array + array
+    found = evaluate_whole(Map(expr), arrays)
+    assert found.shape == want.shape and found.dtype == f32
+    np.testing.assert_allclose(found, want, rtol=1e-6, atol=1e-6)
+    second = evaluate_whole(Map(arg(1, f32)), arrays)  # of the others the shape counts alone
+    np.testing.assert_array_equal(second, np.broadcast_to(arrays[1], np.broadcast_shapes(*shapes)))
