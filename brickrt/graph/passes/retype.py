@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
 Dtypes = Sequence[np.dtype]
+OpT = TypeVar("OpT", bound=Op)
 
 
 def retyped(op: Op, before: Dtypes, ins: Dtypes, out: np.dtype) -> Op:
@@ -56,6 +58,17 @@ def expressions(op: Op) -> list[Expr]:
     return [] if found is None else [found]
 
 
+def without_idle_steps(op: OpT, inputs: int) -> OpT:
+    """An operator of so many inputs without expressions that give what they are given, which plans take for work."""
+    if isinstance(op, Reduce):
+        pre = None if isinstance(op.pre, Arg) and inputs == 1 else op.pre
+        return replace(op, pre=pre, post=None if isinstance(op.post, Arg) else op.post)
+    gated = isinstance(op, Conv) and op.gate_parts > 1
+    if isinstance(op, Product) and isinstance(op.epilogue, Arg) and inputs == op.main and not gated:
+        return replace(op, epilogue=None)
+    return op
+
+
 def _product(op: Product, before: np.dtype, ins: Dtypes, out: np.dtype) -> Op:
     if op.epilogue is None and ins[0] == out:
         return op
@@ -69,7 +82,7 @@ def _reduce(op: Reduce, before: np.dtype, ins: Dtypes, out: np.dtype) -> Reduce:
     """What is combined stays in the type it had."""
     pre = reading(op.pre or Arg(before, 0), ins)
     post = cast(op.post or Arg(pre.dtype, 0), out)
-    return replace(op, pre=None if isinstance(pre, Arg) else pre, post=None if isinstance(post, Arg) else post)
+    return without_idle_steps(replace(op, pre=pre, post=post), len(ins))
 
 
 def _rowwise(op: Rowwise, ins: Dtypes, out: np.dtype) -> Rowwise:

@@ -15,12 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from brickrt.graph.passes.retype import without_idle_steps
 from brickrt.ops.base import Op
 from brickrt.ops.definitions.elementwise_functions import named
 from brickrt.ops.expr import Apply, Arg, Const, Expr, cast, transform, walk
-from brickrt.ops.operators.conv import Conv
-from brickrt.ops.operators.product import Product
-from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise, Step
 
 F16, F32 = np.dtype(np.float16), np.dtype(np.float32)
@@ -33,23 +31,12 @@ def unrounded_op(op: Op, inputs: int) -> Op:
     """An operator of so many inputs, of the same types, with fewer roundings; itself where it has none of float16."""
     if isinstance(op, Rowwise):
         op = _with_wide_results(op, inputs)
-    return _without_idle_steps(_changed(op, unrounded), inputs)
+    return without_idle_steps(_changed(op, unrounded), inputs)
 
 
 def unrounded(expr: Expr) -> Expr:
     """An expression of the same type whose float16 steps are float32; itself where it has none."""
     return _Unrounded().same_type(expr) if any(e.dtype == F16 and isinstance(e, Apply) for e in walk(expr)) else expr
-
-
-def _without_idle_steps(op: Op, inputs: int) -> Op:
-    """The operator without expressions that give what they are given, which plans would take for work."""
-    if isinstance(op, Reduce) and inputs == 1:
-        pre, post = (None if isinstance(e, Arg) else e for e in (op.pre, op.post))
-        return replace(op, pre=pre, post=post)
-    gated = isinstance(op, Conv) and op.gate_parts > 1
-    if isinstance(op, Product) and isinstance(op.epilogue, Arg) and inputs == op.main and not gated:
-        return replace(op, epilogue=None)
-    return op
 
 
 def _with_wide_results(op: Rowwise, inputs: int) -> Rowwise:

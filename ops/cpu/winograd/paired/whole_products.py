@@ -88,10 +88,9 @@ class PairedWholeProducts(PairedProducts):
         f, k = self.f, self.k
         return f.mul(f.add(f.mul(block, k.axes.swept.r), tap), k.ins[0].shape[1] * k.lanes)
 
-    def panel(self, plane: Index, tile: Index, tap: Index, residue: Index) -> ir.Value:
+    def stored_at(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
         """See `Products`."""
-        f, k = self.f, self.k
-        return f.address(self.weights, f.add(f.mul(plane, k.whole_plane), self.start(tile, tap)), self.frame.dtype)
+        return self.f.add(self.f.mul(plane, self.k.whole_plane), self.start(tile, tap))
 
     def returns(self, number: Index) -> ir.Value:
         """See `PairedProducts`."""
