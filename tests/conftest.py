@@ -6,7 +6,6 @@ long go first, so that no worker ends with one of them while the others have not
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import gc
 import importlib
@@ -63,7 +62,6 @@ def _weights_repeat(request: pytest.FixtureRequest) -> Iterator[None]:
 
 def pytest_configure(config: pytest.Config) -> None:
     gc.disable()  # while tests are collected, which leaves little garbage
-    atexit.register(gc.freeze)  # what ends with a worker, millions of objects, need not be collected
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # two workers with two threads each wait for each other
     os.environ["BRICKRT_CALIBRATE"] = "0"
     os.environ["BRICKRT_DEVICE"] = "cpu"
@@ -97,5 +95,6 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
+    gc.freeze()  # what ends with a worker, millions of objects, is not looked through by pytest or Python any more
     for folder in _made:
         shutil.rmtree(folder, ignore_errors=True)

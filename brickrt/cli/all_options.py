@@ -33,7 +33,7 @@ RUN: Mapping[str, Mapping[str, str]] = {
         "--max-layers": "The most convolutions and products that are merged.",
         "--exact": "No algorithms that round otherwise, such as Winograd's.",
         "--rules": "What auto goes by: model, brickdl or unfused.",
-        "--plan": "A plan of brickrt plan --save in place of all these.",
+        "--plan": "A plan of brickrt plan --output in place of all these.",
         "--launch": "How a GPU runs plans: auto, streams, dynamic, graph, persistent.",
     },
     "Bounded memory and windows": {

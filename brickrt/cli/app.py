@@ -159,7 +159,8 @@ def plan(
     compare: options.Compare = False,
     html: options.Html = None,
     open: options.PlanOpened = False,
-    save: options.Save = None,
+    output: options.PlanOutput = None,
+    save: options.OldPlanOutput = None,
     max_memory: options.PlanMemory = None,
     spill: options.Spill = "auto",
     scratch: options.Scratch = None,
@@ -176,8 +177,8 @@ def plan(
     )  # fmt: skip
     request = PlanRequest(
         model=model, shapes=tuple(shape), strategy=strategy, brick=brick, max_layers=max_layers, exact=exact,
-        device_spec=device_spec, precision=precision, rules=rules, compare=compare, html=html, json=json, save=save,
-        stream=stream, opened=open, verbose=verbose,
+        device_spec=device_spec, precision=precision, rules=rules, compare=compare, html=html, json=json,
+        output=output or save, stream=stream, opened=open, verbose=verbose,
     )  # fmt: skip
     return _work("bounded.plan" if stream.given() else "plan", request)
 

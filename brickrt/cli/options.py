@@ -198,6 +198,9 @@ FirstReport = Annotated[Path, typer.Argument(metavar="FIRST.html", show_default=
 SecondReport = Annotated[Path, typer.Argument(metavar="SECOND.html", show_default=False)]
 ComparedHtml = Annotated[Path | None, typer.Option("--html", metavar="FILE.html", help="Write it as a page.")]
 Html = Annotated[Path | None, typer.Option(metavar="FILE.html", help="Write the plan as a page.")]
-Save = Annotated[Path | None, typer.Option(metavar="FILE.json", help="Keep the plan, for run --plan.")]
+PlanOutput = Annotated[
+    Path | None, typer.Option("--output", "-o", metavar="FILE.json", help="Keep the plan, for run --plan.")
+]
+OldPlanOutput = Annotated[Path | None, typer.Option("--save", hidden=True)]  # what --output was called before
 SavedPlan = Annotated[Path | None, typer.Option(metavar="FILE.json", rich_help_panel=FOLDED)]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]

@@ -173,14 +173,14 @@ class PlanRequest:
     compare: bool = False
     html: Path | None = None
     json: bool = False
-    save: Path | None = None
+    output: Path | None = None
     stream: StreamRequest = StreamRequest()
     opened: bool = False
     verbose: bool = False
 
     def files(self) -> dict[str, Path]:
         """The files to write, by option."""
-        return _given({"--html": self.html, "--save": self.save})
+        return _given({"--html": self.html, "--output": self.output})
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from brickrt.runtime.cache.plan_cache import plan_digest, planning_code
 from brickrt.runtime.cache.subgraph_codec import check
 from brickrt.version import VERSION
 
-HOW_TO_MAKE_AGAIN = "make it again by brickrt plan --save"
+HOW_TO_MAKE_AGAIN = "make it again by brickrt plan --output"
 
 
 @dataclass(frozen=True)
@@ -106,11 +106,11 @@ def _file(path: Path) -> PlanFile:
     try:
         content = None if path.is_char_device() else parse_json(path.read_bytes())  # a device may have no end
     except OSError as e:
-        raise BrickError(f"{path}: cannot be read ({e.strerror or e}): give a file of brickrt plan --save") from None
+        raise BrickError(f"{path}: cannot be read ({e.strerror or e}): give a file of brickrt plan --output") from None
     except ValueError:
         content = None
     if not isinstance(content, dict) or "digest" not in content:
-        raise BrickError(f"{path}: is no plan: give a file of brickrt plan --save")
+        raise BrickError(f"{path}: is no plan: give a file of brickrt plan --output")
     if content.pop("digest") != _digest(content):
         raise BrickError(f"{path}: was changed after it was written: {HOW_TO_MAKE_AGAIN}")
     try:

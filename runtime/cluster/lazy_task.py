@@ -26,7 +26,7 @@ from brickrt.runtime.thread_count import thread_count
 
 @dataclass(frozen=True)
 class LazyJob:
-    """A model on an array of one shape: its plan as `brickrt plan --save` writes it, and how that is cut. `digest`
+    """A model on an array of one shape: its plan as `brickrt plan --output` writes it, and how that is cut. `digest`
     covers all of it, the weights too."""
 
     digest: str

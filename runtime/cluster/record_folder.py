@@ -1,7 +1,7 @@
 """The records of a run on a cluster: a folder beside the output, with a file for each block that is finished.
 
     header.json   what the run is of, as a run that goes on must be of the same
-    plan.json     the plan, as `brickrt plan --save` writes it
+    plan.json     the plan, as `brickrt plan --output` writes it
     model.onnx    the model, where it was given as bytes
     log           a line for each block that a worker began or finished
     block-17      where block 17 wrote, checksums of it, and its rows of collected tensors

@@ -62,7 +62,7 @@ class CompiledHeader:
     `brickrt` and `words` are the version and the digest of what the code was compiled against; `machine` and `needs`
     the architecture and the extensions of the processor that it runs on. `inputs` and `outputs` are the model's, in its
     order; `reads` and `writes` the program's. `constants` are the bytes of each packed constant. `plan` is the plan as
-    `brickrt plan --save` writes it.
+    `brickrt plan --output` writes it.
     """
 
     brickrt: str

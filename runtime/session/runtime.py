@@ -59,7 +59,7 @@ class Runtime:
     graph (all in one CUDA graph) or persistent (the same, with memoized subgraphs as persistent kernels).
     `progress(what, done, total)` is told of long steps, `watch` of every run: a function is given its TaskEvents
     afterwards, an `events.Observer` is told while it goes on.
-    `plan` is a file of `brickrt plan --save`, which has decided strategy, brick, max_layers, exact and rules already.
+    `plan` is a file of `brickrt plan --output`, which has decided strategy, brick, max_layers, exact and rules already.
     `keep_bytes` bounds what programs hold between calls (weights as kernels read them, and memory for tensors), 2 GiB
     by default: the least recently used go first, that of the last call stays.
     With `client`, a `dask.distributed.Client`, `stream` runs on the workers of its cluster; other calls run here.
@@ -392,7 +392,7 @@ def _unlike_compiled(
 def _saved(path: str | Path, engine: Engine, options: PlanOptions) -> SavedPlan:
     """A plan from a file. Raises BrickError where options are given that it has decided already."""
     if not isinstance(path, str | Path):
-        raise BrickError(f"plan is a {type(path).__name__}: give the path of a file of brickrt plan --save")
+        raise BrickError(f"plan is a {type(path).__name__}: give the path of a file of brickrt plan --output")
     if options != PlanOptions(precision=options.precision):
         raise BrickError(f"{path}: has strategy, brick, max_layers, exact and rules in it: leave them out")
     from brickrt.runtime.cache.saved_plan import SavedPlan  # here: compiled files have no use for the planner

@@ -48,7 +48,7 @@ def test_a_closed_pipe_is_silent():
 @pytest.mark.parametrize("closed", ["2>&-", "<&- >&- 2>&-"])
 def test_streams_may_be_closed(models, tmp_path, closed):
     """As services start programs. What is written lands in no other file."""
-    words = f"'{sys.executable}' -m brickrt plan '{models / 'conv.onnx'}' --save plan.json {closed}"
+    words = f"'{sys.executable}' -m brickrt plan '{models / 'conv.onnx'}' --output plan.json {closed}"
     assert subprocess.run(words, shell=True, cwd=tmp_path, check=False, timeout=100).returncode == 0
     assert json.loads((tmp_path / "plan.json").read_text())["brickrt"]
     words = f"'{sys.executable}' -m brickrt plan absent.onnx {closed}"

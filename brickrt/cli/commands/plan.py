@@ -78,10 +78,10 @@ def command(request: PlanRequest) -> str:
 def _written(request: PlanRequest, pipeline: Pipeline, planned: Planned) -> Json:
     """Writes the files that were asked for; gives their names."""
     written = {}
-    if request.save is not None:
+    if request.output is not None:
         first = planned.stages[0]
-        _save(request.save, pipeline.as_planned(first.special.graph), first.plan, first.special.rest)
-        written["save"] = str(request.save)
+        _save(request.output, pipeline.as_planned(first.special.graph), first.plan, first.special.rest)
+        written["output"] = str(request.output)
     if request.html is not None:
         about = _about(_report(planned))
         write_text(request.html, lambda out: write_report(out, [], about, planned.tasks))

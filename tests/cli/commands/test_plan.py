@@ -96,7 +96,7 @@ def test_plan_lists_what_is_known_only_later(call, tmp_path):
     assert "count" in report["fallback"]
     assert "relu" in [entry["node"] for entry in report["later"]]
     assert "planned when values are known: cast (Cast), 1 more" in call("plan", tmp_path / "late.onnx").out
-    refused = call("plan", tmp_path / "late.onnx", "--save", tmp_path / "plan.json")
+    refused = call("plan", tmp_path / "late.onnx", "--output", tmp_path / "plan.json")
     assert refused.code == 2 and "'cast' (Cast)" in refused.err and not (tmp_path / "plan.json").exists()
     ran = told(call("run", tmp_path / "late.onnx", "--random", "--json", "--verify"))
     assert ran["outputs"][0]["shape"] == [1, 4] and ran["verify"]["max_abs_error"] == 0

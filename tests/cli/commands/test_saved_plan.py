@@ -19,7 +19,7 @@ from brickrt.runtime.cache.saved_plan import _digest
 def saved(call, models, tmp_path):
     """The plan of conv.onnx for x [1, 3, 8, 8], by strategy and brick that nobody would take by default."""
     asked = "--shape", "x=1,3,8,8", "--strategy", "memoized", "--brick", "4"
-    called = call("plan", models / "conv.onnx", *asked, "--save", tmp_path / "plan.json")
+    called = call("plan", models / "conv.onnx", *asked, "--output", tmp_path / "plan.json")
     assert called.code == 0, called.err
     return tmp_path / "plan.json"
 
@@ -96,7 +96,7 @@ def test_other_models_and_files_are_refused(call, models, saved, tmp_path):
 def test_a_plan_that_cannot_be_written_is_refused(call, models, tmp_path):
     (tmp_path / "loop").symlink_to("loop")
     for path in ("no/such/plan.json", models / "conv.onnx", tmp_path, tmp_path / "loop" / "plan.json"):
-        called = call("plan", models / "conv.onnx", "--save", path)
+        called = call("plan", models / "conv.onnx", "--save", path)  # as scripts from before --output have it
         assert called.code == 2 and called.out == "" and str(path) in called.err
 
 
@@ -104,5 +104,5 @@ def test_a_plan_that_cannot_be_written_is_refused(call, models, tmp_path):
 def test_what_is_no_file_stays(call, models, tmp_path):
     """A file that took the place of /dev/null would break the machine."""
     os.mkfifo(tmp_path / "pipe")
-    called = call("plan", models / "conv.onnx", "--save", tmp_path / "pipe")
+    called = call("plan", models / "conv.onnx", "--output", tmp_path / "pipe")
     assert called.code == 2 and "is a device or a pipe" in called.err and (tmp_path / "pipe").is_fifo()

@@ -212,7 +212,7 @@ def test_plan_takes_what_run_takes(call, files, monkeypatch):
     assert "windows  1, weights gaussian" in call("plan", "m.onnx", "--window", "64").out
     assert "--overlap is of use with --window only" in call("plan", "m.onnx", "--overlap", "0.5").err
     assert "no such folder for scratch" in call(*asked, "--scratch", "nowhere").err
-    assert "--save is of no use with --window" in call("plan", "m.onnx", "--window", "64", "--save", "p.json").err
+    assert "--output is of no use with --window" in call("plan", "m.onnx", "--window", "64", "-o", "p.json").err
 
 
 def test_plan_says_how_it_would_run(call, files):

@@ -29,7 +29,7 @@ from tests.support.cpu.harness import AVX2, HOST, check, run_kernel
 ISAS = pytest.mark.parametrize("isa", [HOST, AVX2], ids=["avx512", "avx2"])
 HALF, F32 = np.float16, np.dtype(np.float32)
 CHUNK = CHUNKS[0]
-ERROR = 3e-7
+ERROR = 5e-7  # among a quarter of a million outputs: 3.8e-7 for three or four elements of K, 2e-7 for many
 SUM = apply("max", apply("add", arg(0, F32), arg(1, F32)), const(0, F32))
 
 
@@ -59,6 +59,7 @@ def product(x, w, isa, box=None):
 )
 @example(HOST, 49, 100, 70, HALF)
 @example(AVX2, 19, 17, 31, np.float32)
+@example(HOST, 42, 3, 70, np.float32)  # 3.1e-7
 def test_products(isa, rows, depth, columns, dtype):
     product(*sample(rows, depth, columns, dtype), isa)
 
