@@ -21,7 +21,7 @@ from brickrt.cli.app import DEBUG, PROGRAM, app
 from brickrt.cli.failure import Failure
 from brickrt.cli.terminal.signals import ENDING, Signals, heard
 from brickrt.cli.terminal.text import note
-from brickrt.cli.usage_errors import usage_message
+from brickrt.cli.usage_errors import refuse_empty, usage_message
 from brickrt.graph.errors import BrickError
 
 atexit.register(gc.freeze)  # what ends with the process need not be collected: that took 0.2 s
@@ -74,6 +74,7 @@ def _program() -> Any:
 def _command(words: list[str]) -> int:
     """Commands return the text to print, or a `Failure` with it; typer returns a number where it has ended the program
     itself."""
+    refuse_empty(words)
     result = _program().main(words or ["--help"], prog_name=PROGRAM, standalone_mode=False)
     text = result.text if isinstance(result, Failure) else result
     try:

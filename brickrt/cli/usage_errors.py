@@ -13,6 +13,20 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 import typer
 
+from brickrt.graph.errors import BrickError
+
+MAY_BE_EMPTY = ("--peers",)  # where nothing means none
+
+
+def refuse_empty(words: Sequence[str]) -> None:
+    """Raises BrickError for an empty word of a command line, as a script gives it whose variable is not set: as a path
+    it would be the current folder."""
+    for before, word in zip(("", *words), words, strict=False):
+        option, equals, value = word.partition("=") if word.startswith("--") else (before, "=", word)
+        if equals and not value and option not in MAY_BE_EMPTY:
+            what = option if option.startswith("-") else "an argument"
+            raise BrickError(f"{what} is empty: give a value, or leave it out")
+
 
 def usage_message(error: Any, words: Sequence[str]) -> str:
     """What is wrong with the value of an option, for an error of typer's, of a command line of these words; "" where

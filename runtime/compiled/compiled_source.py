@@ -105,7 +105,8 @@ def compiled_pipeline(source: CompiledSource, threads: int, asked: Mapping[str, 
     """How a compiled file runs. `asked` are options that differ from their defaults: all was settled when the file was
     made, and BrickError says so."""
     for name, value in asked.items():
-        raise BrickError(f"{source.path}: is compiled, for the CPU: {name} {value!r} cannot be chosen now")
+        chosen = f"{name} {value!r}" if isinstance(value, str | int) else name
+        raise BrickError(f"{source.path}: is compiled, for the CPU: {chosen} cannot be chosen now")
     return CompiledPipeline(replace(planner(host_device(UNASKED)), name="cpu"), threads=threads, path=source.path)
 
 

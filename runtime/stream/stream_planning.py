@@ -98,7 +98,7 @@ def plan_stream(
     is not run band by band."""
     began = time.perf_counter()
     if pipeline.engine.spec.kind != "cpu":
-        raise BrickError(f"device '{pipeline.engine.name}' runs no bands: use device cpu")
+        raise BrickError(f"device '{pipeline.engine.spec.kind}' runs no bands: use device cpu")
     check_input_types(source, types)
     with uncollected():
         plan = pipeline.plan(whole_graph(source, types, pipeline.engine.spec), measured=False)

@@ -25,7 +25,7 @@ from brickrt.cli.outputs.run_report import latency_figures, run_dict, run_text
 from brickrt.cli.requests import RunRequest
 from brickrt.cli.results.decisions import decided
 from brickrt.cli.results.result_files import ResultFiles, check_kept, check_results, is_folder
-from brickrt.cli.results.top_classes import top_classes, top_json
+from brickrt.cli.results.top_classes import names_in, top_classes, top_json
 from brickrt.cli.terminal.interrupts import interruptible
 from brickrt.cli.terminal.logs import shown_logs
 from brickrt.cli.terminal.progress import shown_progress
@@ -33,7 +33,7 @@ from brickrt.cli.terminal.watch import WatchedRequest, check_watched
 from brickrt.compare.difference import compares_nothing, difference
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.source import SourceGraph
-from brickrt.runtime.compiled.compiled_source import model_source
+from brickrt.runtime.compiled.compiled_source import CompiledSource, model_source
 from brickrt.runtime.files.extras import GPU_ARRAYS, leaving_out
 from brickrt.runtime.files.formats.file_formats import is_zarr, way_of
 from brickrt.runtime.progress import Progress
@@ -73,9 +73,12 @@ def _ran(request: RunRequest) -> str | Failure:
     check_watched(request, files)
     with shown_progress() as progress:
         progress("import", 0, 1)
-        source = decided(model_source(request.model), request.result)
+        source = model_source(request.model)
+        if isinstance(source, CompiledSource):
+            _check_compiled(request)
+        source = decided(source, request.result)
         if request.output is not None:
-            check_results(request.output, source.outputs)
+            check_results(request.output, source.outputs, request.result.stored)
         runs = [] if request.inputs.random else input_files(source, request.inputs.files)
         check_images(request.inputs, runs)
     if len(runs) > 1 and request.output is not None and not is_folder(request.output):
@@ -89,11 +92,27 @@ def _ran(request: RunRequest) -> str | Failure:
     return _run_once(request, source, runs)
 
 
+def _check_compiled(request: RunRequest) -> None:
+    """Refuses what a compiled file, which does not know its layers, cannot tell."""
+    watch = request.watch
+    wanted = {
+        "--verify": request.verify,
+        "--dashboard": watch.dashboard,
+        "--report": watch.report,
+        "--trace": watch.trace,
+    }
+    for option, given in wanted.items():
+        if given:
+            raise BrickError(f"{request.model}: is compiled, without layers: {option} needs the .onnx file")
+
+
 def check_result_request(request: RunRequest) -> None:
     """Refuses options for results that do not go together."""
     asked = request.result
     if asked.labels is not None and asked.top is None:
         raise BrickError("--labels is of use with --top only: add --top 5, or leave it out")
+    if asked.labels is not None:
+        names_in(asked.labels)
     if asked.save is not None and (asked.top is not None or request.output is None):
         raise BrickError(f"--save {asked.save} needs --output FILE, and goes without --top")
     if asked.stored is not None and (request.output is None or way_of(request.output) == "archive"):

@@ -138,7 +138,7 @@ def _files(source: SourceGraph, request: RunRequest) -> dict[str, str]:
     runs = input_files(source, request.inputs.files)
     check_kept(request, runs, list(source.outputs))
     if len(runs) > 1:
-        raise BrickError("a run band by band takes one file for each input: leave the others out")
+        raise BrickError("a run in bands or windows takes one file for each input: leave the others out")
     found = {name: file for run in runs for name, file in run.files.items() if name is not None}
     return found or named_files(source, request.inputs.files)
 

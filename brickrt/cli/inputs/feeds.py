@@ -19,7 +19,7 @@ from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.converted import as_kind, check_convertible
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.formats.box_files import BoxSource
-from brickrt.runtime.files.formats.file_formats import READ_WHOLE, format_of, listed, way_of
+from brickrt.runtime.files.formats.file_formats import READ_WHOLE, format_of, is_zarr, listed, way_of
 from brickrt.runtime.files.model_inputs import source_of
 
 Arrays = dict[str, np.ndarray]
@@ -65,6 +65,8 @@ def _read(source: SourceGraph, name: str | None, text: str, asked: Preprocessing
     path, found = Path(text), format_of(text, READ_WHOLE)
     if not Path(text.partition("::")[0]).exists() and "://" not in text:
         raise InputError(f"{text}: no such file: check the path")
+    if "://" in text and not is_zarr(text):
+        raise InputError(f"{text}: only Zarr is read from elsewhere: save it on a disk here")
     if found is None or (found.way != "boxes" and path.is_dir()):
         raise InputError(f"{text}: is none of {listed(READ_WHOLE)}: convert it")
     if found.way == "archive":
@@ -72,7 +74,10 @@ def _read(source: SourceGraph, name: str | None, text: str, asked: Preprocessing
     assert name is not None
     info = _info(source, name)
     if found.way == "array":
-        return {name: _as_taken(text, read_npy(path), info)}
+        array = read_npy(path)
+        if info.shape is not None and array.ndim < len(info.shape):  # its axes are put in the model's order
+            return {name: _boxes(source, name, text, Preprocessing(), Feed())}
+        return {name: _as_taken(text, array, info)}
     if found.way != "picture":
         return {name: _boxes(source, name, text, asked, feed)}
     picture = images.read_image(path, name, info, asked)

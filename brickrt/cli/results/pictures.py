@@ -76,9 +76,9 @@ class PixelScale:
 
 def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
     """An output as [channels, height, width] with 1, 3 or 4 channels; `last` says that channels come last where both
-    could be. None for what is no picture."""
+    could be. None for what is no picture, such as a row of scores."""
     if value.ndim == 2:
-        return value[None]
+        return value[None] if len(value) > 1 else None
     if value.ndim == 4 and len(value) == 1:
         value = value[0]
     if value.ndim != 3 or 0 in value.shape:
@@ -89,16 +89,23 @@ def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
     return value if first_fits else None
 
 
+def check_stored(path: Path, stored: str | None) -> None:
+    """Raises BrickError for a picture of a type that files of the path's name do not hold."""
+    found = format_of(path)
+    held = ("uint8", "uint16") if found and found.name == "PNG" else ("uint8",)
+    if found and found.way == "picture" and stored not in (None, *held):
+        raise BrickError(f"{path}: holds {' or '.join(held)}: leave out --as {stored}, or write .tif")
+
+
 def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: int) -> None:
     """Writes planes [channels, height, width] as what the path's name says."""
     (channels, height, width), found = planes.shape, format_of(path)
     kind = found.name if found else ""
+    check_stored(path, scale.dtype.name)
     if kind == "PNG":
         shape = height, width, channels
         write_whole(path, lambda f: write_png(f, shape, scale.dtype, lambda a, b: scale.rows(planes, a, b), threads))
         return
-    if scale.dtype != np.uint8:
-        raise BrickError(f"{path}: holds 8 bits per channel: leave out --as {scale.dtype}, or write .png or .tif")
     pixels = all_pixels(planes, scale, threads)
     needed("PIL", str(path), "images")
     from PIL import Image

@@ -21,7 +21,7 @@ from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.cli.requests import ResultRequest, RunRequest
 from brickrt.cli.results.arrays import write_output
 from brickrt.cli.results.decisions import overlay
-from brickrt.cli.results.pictures import PixelScale, planes_of, write_picture
+from brickrt.cli.results.pictures import PixelScale, check_stored, planes_of, write_picture
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.formats.box_files import BoxSource
@@ -50,8 +50,9 @@ def output_paths(names: Sequence[str], path: Path) -> dict[str, Path]:
     return {name: path.with_name(f"{stem}.{plain[name]}{path.name[len(stem) :]}") for name in names}
 
 
-def check_results(output: str, outputs: Mapping[str, TensorInfo]) -> None:
-    """Raises BrickError, before anything runs, for a path to which results could not be written."""
+def check_results(output: str, outputs: Mapping[str, TensorInfo], stored: str | None) -> None:
+    """Raises BrickError, before anything runs, for a path to which results could not be written, of the type `stored`
+    where one was asked for."""
     path, found = Path(output), format_of(output, WRITTEN_WHOLE)
     if is_folder(output):
         folder = path.parent if NAME in output else path
@@ -69,6 +70,7 @@ def check_results(output: str, outputs: Mapping[str, TensorInfo]) -> None:
         rank = None if info.shape is None else len(info.shape)
         if found.way == "picture" and rank not in (None, 2, 3, 4):
             raise BrickError(f"--output {path}: the output '{name}' has {rank} axes, which is no picture: use .npy")
+    check_stored(path, stored)
     if not is_zarr(output):
         check_writable(Path(str(path).partition("::")[0]))
 
@@ -134,6 +136,7 @@ class ResultFiles:
             raise BrickError(f"{path}: the output '{name}' is {list(made.shape)}, no picture: use .npy")
         if planes.dtype.kind in "iu" and planes.max(initial=0) >= BITS_8 and self.asked.stored != "uint16":
             raise BrickError(f"{path}: '{name}' has whole numbers above 255: add --as uint16, or use .npy")
+        check_stored(path, self.asked.stored)
         scale = PixelScale.of(self.image, len(planes), self.asked.stored, self.asked.stored_scale)
         write_picture(path, planes, scale, self.threads)
 

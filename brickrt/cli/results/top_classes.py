@@ -45,10 +45,7 @@ def class_names(labels: Path | None, count: int) -> tuple[str, ...]:
     """A name for each class: from a file with one a line; else ImageNet's for 1000 classes, or for 1001 with the
     background first; else numbers."""
     if labels is not None:
-        try:
-            found = tuple(line.strip() for line in labels.read_text("utf-8").splitlines() if line.strip())
-        except UnicodeDecodeError as e:
-            raise InputError(f"--labels {labels}: is no text: give a file with one name a line") from e
+        found = names_in(labels)
         if len(found) != count:
             raise InputError(f"--labels {labels}: has {len(found)} names, the model {count} classes: give one a line")
         return found
@@ -56,6 +53,16 @@ def class_names(labels: Path | None, count: int) -> tuple[str, ...]:
         known = tuple(files(__package__).joinpath("imagenet.txt").read_text("utf-8").splitlines())
         return known if count == IMAGENET else ("background", *known)
     return tuple(f"class {k}" for k in range(count))
+
+
+def names_in(labels: Path) -> tuple[str, ...]:
+    """The lines of a file that are not empty. Raises InputError where it cannot be read."""
+    try:
+        return tuple(line.strip() for line in labels.read_text("utf-8").splitlines() if line.strip())
+    except UnicodeDecodeError as e:
+        raise InputError(f"--labels {labels}: is no text: give a file with one name a line") from e
+    except OSError as e:
+        raise InputError(f"--labels {labels}: cannot be read ({e.strerror}): check the path") from e
 
 
 def top_json(top: list[ClassShare]) -> list[dict[str, Any]]:

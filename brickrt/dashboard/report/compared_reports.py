@@ -67,6 +67,8 @@ def read_report(path: Path) -> RunReport:
         raise BrickError(f"{path}: cannot be read ({e.strerror}): check the path") from None
     try:
         data = json.loads(found[1]) if found else {}
+        if "bands_run" in data:
+            raise BrickError(f"{path}: is of a run band by band, without times of layers: give one of a run in memory")
         subgraphs = tuple(s for graph in data["graphs"] for s in graph["subgraphs"])
         if not any(graph["runs"] for graph in data["graphs"]):
             raise BrickError(f"{path}: is a plan, without times: give a page of brickrt run --report")

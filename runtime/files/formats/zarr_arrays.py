@@ -65,6 +65,8 @@ def zarr_source(asked: FileToRead) -> ZarrSource:
         raise InputError(f"{where}: no such file: check the path")
     try:
         found = zarr.open(where, mode="r")
+    except ImportError as e:  # of fsspec, where the address needs a package of its own
+        raise InputError(f"{where}: needs a package that is not installed: {e}") from e
     except (OSError, ValueError, KeyError, TypeError, zarr.errors.BaseZarrError) as e:
         raise InputError(f"{where}: is damaged or no Zarr array ({e}): check the path") from e
     if not isinstance(found, zarr.Array):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 from tests.support.cli_models import told
@@ -28,3 +29,12 @@ def test_a_plan_is_no_run(call, models, tmp_path):
     assert call("plan", models / "conv.onnx", "--html", page).code == 0
     called = call("compare", page, page)
     assert called.code == 2 and "is a plan, without times" in called.err
+
+
+def test_a_run_band_by_band_has_no_layers(call, models, tmp_path):
+    np.save(tmp_path / "x.npy", np.zeros((1, 3, 8, 8), np.float32))
+    words = ("--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--max-memory", "64GiB")
+    page = tmp_path / "bands.html"
+    assert call("run", models / "conv.onnx", *words, "--report", page).code == 0
+    called = call("compare", page, page)
+    assert called.code == 2 and "is of a run band by band, without times of layers" in called.err

@@ -34,6 +34,14 @@ def test_a_file_is_written_and_run(folder, capsys):
     assert sorted(one) == sorted(other) and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+def test_what_needs_layers_needs_the_model(folder, capsys):
+    assert main(["compile", "model.onnx", "-o", "model.brick"]) == 0
+    for option in (["--verify"], ["--report", "r.html"], ["--trace", "t.json"], ["--dashboard"]):
+        capsys.readouterr()
+        assert main(["run", "model.brick", "--random", *option]) == 2
+        assert f"model.brick: is compiled, without layers: {option[0]} needs the .onnx file" in capsys.readouterr().err
+
+
 def test_what_is_compiled_is_told(folder, capsys):
     assert main("compile model.onnx -o out.brick --target generic --json".split()) == 0
     captured = capsys.readouterr()

@@ -113,12 +113,27 @@ def test_the_input_of_another_run_is_not_written_over_either(call, folder):
             "--save overlay is of no use",
         ),
         (["in/p0.png", "--preset", "photo"], "--preset"),
+        (["in/p0.png", "--output", "y.png", "--as", "int16"], "y.png: holds uint8 or uint16: leave out --as int16"),
+        (["in/p0.png", "--output", "y.bmp", "--as", "float32"], "y.bmp: holds uint8: leave out --as float32"),
+        (["in/p0.png", "--resize", "100000x100000"], "a picture resized to 100000x100000 (height x width) takes 139.7"),
+        (["in/p0.png", "--top", "2", "--labels", "none.txt"], "--labels none.txt: cannot be read"),
+        (["in/p0.png", "--output", ""], "--output is empty"),
+        (["https://a.b/p0.png"], "https://a.b/p0.png: only Zarr is read from elsewhere"),
     ],
 )
 def test_refused_in_one_line(call, folder, words, said):
     called = call("run", "one.onnx", *RUN, *words)
     assert called.code == 2 and called.out == "" and said in called.err and len(called.err.splitlines()) == 1
     assert not (folder / "y.png").exists()
+
+
+def test_axes_of_an_array_are_put_in_the_models_order(call, folder):
+    np.save("flat.npy", PIXELS[0])
+    np.save("whole.npy", np.ascontiguousarray(PIXELS[0].transpose(2, 0, 1)[None]))
+    for name in ("flat", "whole"):
+        called = call("run", "one.onnx", *RUN, f"{name}.npy", "--output", f"{name}.y.npy")
+        assert called.code == 0, called.err
+    np.testing.assert_array_equal(np.load("flat.y.npy"), np.load("whole.y.npy"))
 
 
 def test_classes_of_a_folder(call, folder):

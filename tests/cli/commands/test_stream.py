@@ -213,6 +213,7 @@ def test_plan_takes_what_run_takes(call, files, monkeypatch):
     assert "--overlap is of use with --window only" in call("plan", "m.onnx", "--overlap", "0.5").err
     assert "no such folder for scratch" in call(*asked, "--scratch", "nowhere").err
     assert "--output is of no use with --window" in call("plan", "m.onnx", "--window", "64", "-o", "p.json").err
+    assert "--device-spec is of no use with --max-memory" in call("plan", "m.onnx", *BANDS, "--device-spec", "h200").err
 
 
 def test_plan_says_how_it_would_run(call, files):

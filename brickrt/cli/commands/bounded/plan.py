@@ -54,7 +54,8 @@ def _planned(request: PlanRequest, pipeline: Pipeline, source: SourceGraph, befo
 def _check(request: PlanRequest) -> None:
     asked = request.stream
     used = "--window" if asked.window is not None else "--max-memory"
-    for option, given in {"--compare": request.compare, "--html": request.html, "--output": request.output}.items():
+    others = {"--compare": request.compare, "--html": request.html, "--output": request.output}
+    for option, given in (others | {"--device-spec": request.device_spec != "cpu"}).items():
         if given:
             raise BrickError(f"{option} is of no use with {used}: leave one out")
     if wrong := asked.refusal():
