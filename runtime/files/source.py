@@ -11,7 +11,7 @@ import numpy as np
 from brickrt.graph.errors import InputError
 from brickrt.runtime.files.boxes import Extents
 from brickrt.runtime.files.formats.box_files import BoxSource, FileToRead
-from brickrt.runtime.files.formats.file_formats import READ_BY_BOX, READ_WHOLE, ZARR, format_of, listed
+from brickrt.runtime.files.formats.file_formats import READ_BY_BOX, ZARR, format_of, listed
 from brickrt.runtime.files.formats.flat import FlatSource
 from brickrt.runtime.files.formats.hdf5 import Hdf5Chunks
 from brickrt.runtime.files.formats.relaid import RelaidSource
@@ -77,8 +77,6 @@ def _of_path(name: str, dtype: np.dtype | None, shape: Extents | None, scratch: 
     found = format_of(asked.name, READ_BY_BOX)
     if found is not ZARR and not asked.path.exists():
         raise InputError(f"{asked.path}: no such file: check the path")
-    if format_of(asked.name, READ_WHOLE) and not found:
-        raise InputError(f"{asked.name}: is read whole, and not in bands or windows: convert it, pictures to .tif")
     if found is None or found.source is None:
         raise InputError(f"{asked.name}: is none of {listed(READ_BY_BOX)}: convert it")
     return found.source(asked)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,18 +14,14 @@ from brickrt.cli.requests import ImageLayout
 from brickrt.graph.errors import InputError
 from brickrt.graph.onnx_import.check_inputs import describe
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
+from brickrt.runtime.files.formats.pictures import GREY, GREY_16_BITS, RGB, readable, upright, upright_size
 from brickrt.runtime.files.tensors import is_scaled, unit_scale
 
 if TYPE_CHECKING:
     from PIL.Image import Image
-    from PIL.ImageFile import ImageFile
 
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
-RGB, GREY = 3, ("1", "L")  # channels, and Pillow's modes of one
-GREY_16_BITS = "I;16"  # Pillow's mode
 ROWS_AT_A_TIME = 256  # that are scaled, so that they stay in the cache
-READ_BYTES = 1 << 20  # of a file that are decoded at a time, without Python between them
-ORIENTATION, ON_ITS_SIDE = 0x112, 5  # the tag of cameras, and the least value that exchanges height and width
 
 
 @dataclass(frozen=True)
@@ -57,21 +51,13 @@ def image_shape(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -
 
     layout = asked.layout or layout_of(info)
     height, width, channels = expected(info, layout)
-    with _readable(path) as image:
-        size, mode = _upright_size(image), image.mode
+    with readable(path) as image:
+        size, mode = upright_size(image), image.mode
     crop = fitted_size(size, (height, width), asked)[1]
     if any(w is not None and w != g for g, w in zip(crop, (height, width))):
         return None
     count = 1 if mode.startswith(GREY_16_BITS) and channels != RGB else channels or (1 if mode in GREY else RGB)
     return _arranged_shape((*crop, count), info, layout)
-
-
-def _upright_size(image: Image) -> tuple[int, int]:
-    """Height and width once the picture is turned as its header says; what PNG files have behind their pixels is not
-    looked for, as Pillow would decode them."""
-    there = image.format != "PNG" or "exif" in image.info
-    turned = there and image.getexif().get(ORIENTATION, 1) >= ON_ITS_SIDE
-    return (image.width, image.height) if turned else (image.height, image.width)
 
 
 def _check_taken(path: Path, name: str, info: TensorInfo, asked: Preprocessing) -> None:
@@ -129,33 +115,11 @@ def _pixels(
 
 
 def _opened(path: Path, wanted: tuple[int | None, int | None], asked: Preprocessing) -> Image:
-    from PIL import ImageOps
-
     from brickrt.cli.inputs.resizing import reduce_while_decoding
 
-    with _readable(path) as image:
+    with readable(path) as image:
         reduce_while_decoding(image, wanted, asked)
-        image.load()
-        upright = ImageOps.exif_transpose(image)  # as cameras note it
-    if upright.mode.startswith(("I", "F")) and not upright.mode.startswith(GREY_16_BITS):
-        raise InputError(f"{path}: has more than 16 bits per channel: convert it, or give a .npy file")
-    return upright
-
-
-@contextmanager
-def _readable(path: Path) -> Iterator[ImageFile]:
-    """The image, of which the header is read. Raises InputError where this, or what is done to the image, fails."""
-    from PIL import Image, UnidentifiedImageError
-
-    Image.MAX_IMAGE_PIXELS = None  # the file is the user's own, and large images are what brickrt is for
-    try:
-        with Image.open(path) as image:
-            image.decodermaxblock = READ_BYTES
-            yield image
-    except UnidentifiedImageError as e:
-        raise InputError(f"{path}: is no image that can be read: save it again as .png or .jpg") from e
-    except (OSError, SyntaxError, ValueError, EOFError) as e:
-        raise InputError(f"{path}: is damaged ({e}): save it again") from e
+        return upright(path, image)
 
 
 def _check_size(

@@ -13,6 +13,7 @@ from brickrt.runtime.files.formats.box_files import BoxSink, BoxSource, FileToRe
 from brickrt.runtime.files.formats.hdf5 import hdf5_sink, hdf5_source
 from brickrt.runtime.files.formats.nifti import nifti_sink, nifti_source
 from brickrt.runtime.files.formats.npy import npy_sink, npy_source, raw_sink, raw_source
+from brickrt.runtime.files.formats.pictures import picture_source
 from brickrt.runtime.files.formats.raster import raster_source
 from brickrt.runtime.files.formats.tiff_sink import TiffSink
 from brickrt.runtime.files.formats.tiff_source import tiff_source
@@ -45,13 +46,14 @@ class FileFormat:
 
 ZARR = FileFormat("Zarr", (".zarr",), zarr_source, ZarrSink)
 PACKED = "packed files can only be written from end to end: write .nii, and pack it with gzip"
+PICTURE = "pictures are written by runs in memory: give a name that ends in .tif, with --as uint8:255 for bytes"
 FORMATS = (
     FileFormat("NumPy array", (".npy",), npy_source, npy_sink, "array"),
     FileFormat("NumPy archive", (".npz",), way="archive"),
-    FileFormat("PNG", (".png",), way="picture"),
-    FileFormat("JPEG", (".jpg", ".jpeg"), way="picture"),
-    FileFormat("WebP", (".webp",), way="picture"),
-    FileFormat("BMP", (".bmp",), way="picture"),
+    FileFormat("PNG", (".png",), picture_source, way="picture", pixels=True, instead=PICTURE),
+    FileFormat("JPEG", (".jpg", ".jpeg"), picture_source, way="picture", pixels=True, instead=PICTURE),
+    FileFormat("WebP", (".webp",), picture_source, way="picture", pixels=True, instead=PICTURE),
+    FileFormat("BMP", (".bmp",), picture_source, way="picture", pixels=True, instead=PICTURE),
     FileFormat("raw", (".raw", ".bin"), raw_source, raw_sink, described=False),
     ZARR,
     FileFormat("TIFF", (".tif", ".tiff", ".btf", ".tf8"), tiff_source, TiffSink, arrange=as_pages, pixels=True),

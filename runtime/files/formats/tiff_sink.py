@@ -91,6 +91,8 @@ class TiffSink:
     def write(self, lo: Extents, array: np.ndarray) -> None:
         """Writes the box that begins at `lo`."""
         check_box(self.name, self.shape, self.dtype, lo, array)
+        if self._grid.sampled and array.shape[-1] != self._grid.samples:
+            raise BrickError(f"{self.name}: all samples of a pixel are written together: give all {self._grid.samples}")
         for part, at, columns in self._parts(lo, array):
             width = min(self._grid.tile[1], columns.stop)
             if (
@@ -106,10 +108,12 @@ class TiffSink:
     def read(self, lo: Extents, out: np.ndarray) -> None:
         """Fills `out` with what was written; pixels that were not are 0."""
         check_box(self.name, self.shape, self.dtype, lo, out)
+        first = lo[-1] if self._grid.sampled else 0
         for part, at, columns in self._parts(lo, out):
             block = np.empty((part.shape[0], self._grid.tile[1], self._grid.samples), self.dtype)
             read_at(self._file.fd, as_bytes(block), at, self.name)
-            part[...] = block[:, columns.start : columns.start + part.shape[1]]
+            rows, width, samples = part.shape
+            part[...] = block[:rows, columns.start : columns.start + width, first : first + samples]
 
     def _rows(self, at: int, column: int, count: int) -> Iterator[int]:
         """Where a column of so many rows of a tile lies, of which the first begins at `at`."""
@@ -121,8 +125,6 @@ class TiffSink:
         file, and the tile's columns from the first wanted to the last that is in the image."""
         grid, lead = self._grid, len(self._grid.pages)
         view = array if grid.sampled else array[..., None]
-        if grid.sampled and array.shape[-1] != grid.samples:
-            raise BrickError(f"{self.name}: all samples of a pixel are written together: give all {grid.samples}")
         low = lo[lead : lead + 2]
         high = added(low, view.shape[lead : lead + 2])
         for page in np.ndindex(*view.shape[:lead]):

@@ -255,9 +255,11 @@ def test_a_missing_package_is_named_with_the_extra(tmp_path, monkeypatch, packag
 
 def test_names_without_a_known_suffix_are_refused(tmp_path):
     (tmp_path / "a.what").touch()
-    with pytest.raises(InputError, match=r"a\.what: is none of \.npy, \.raw, .*: convert it"):
+    with pytest.raises(InputError, match=r"a\.what: is none of \.npy, \.png, .*: convert it"):
         open_source(tmp_path / "a.what")
-    with pytest.raises(BrickError, match=r"a\.jpg: is none of \.npy, .*: give another name"):
+    with pytest.raises(
+        BrickError, match=r"a\.jpg: pictures are written by runs in memory: give a name that ends in \.tif"
+    ):
         create_sink(tmp_path / "a.jpg", (4, 4, 4), "f4")
     with pytest.raises(BrickError, match=r"s3://a/b\.zarr: stores elsewhere are for reading only"):
         create_sink("s3://a/b.zarr", (4, 4, 4), "f4")

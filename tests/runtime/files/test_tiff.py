@@ -7,10 +7,14 @@ import pytest
 import tifffile
 
 from brickrt.graph.errors import BrickError, InputError
+from brickrt.runtime.files.boxes import PIECE_BYTES
 from brickrt.runtime.files.formats import tiff_sink, tiff_source
 from brickrt.runtime.files.formats.tiff_source import TiffPlain, TiffSegments
+from brickrt.runtime.files.identity import checksum
+from brickrt.runtime.files.journal import stored_checksum
 from brickrt.runtime.files.sink import create_sink
 from brickrt.runtime.files.source import open_source
+from brickrt.runtime.files.tensors import as_file
 from tests.runtime.files.helpers import check_reads, check_writes, swept, values
 
 TILED, STRIPED = {"tile": (32, 16)}, {"rowsperstrip": 7}
@@ -164,3 +168,19 @@ def test_samples_are_written_together(tmp_path):
     sink = create_sink(tmp_path / "a.tif", (20, 20, 3), "u1", axis=0)
     with pytest.raises(BrickError, match="all samples of a pixel are written together: give all 3"):
         sink.write((0, 0, 0), np.zeros((5, 5, 1), np.uint8))
+    sink.abandon()
+
+
+def test_what_was_written_is_read_back_by_channel(tmp_path):
+    """As the checksum of a box is made that is too large to be read at once."""
+    want = values((400, 900, 3), "u1")
+    sink = as_file(tmp_path / "a.tif", (1, 3, 400, 900), np.float32, stored=np.uint8)
+    planes = np.ascontiguousarray(want.transpose(2, 0, 1)[None])
+    sink.write((0, 0, 0, 0), planes.astype(np.float32))
+    one = np.empty((1, 1, 40, 650), np.uint8)
+    for channel in range(3):
+        sink.read((0, channel, 250, 30), one)
+        np.testing.assert_array_equal(one, planes[:, channel : channel + 1, 250:290, 30:680])
+    assert stored_checksum(sink, np.dtype(np.uint8), (0, 0, 0, 0), planes.shape) == checksum(planes)
+    assert planes.nbytes > PIECE_BYTES
+    sink.close()
