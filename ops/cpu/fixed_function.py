@@ -20,25 +20,20 @@ _KEPT_CODE: list[LoadedObjects] = []  # the owners of the functions' code
 def fixed_function(text: str, name: str, *args: type, ret: type) -> Callable[..., int] | None:
     """The function `name` of a module in LLVM's text, with these ctypes types; None where LLVM is not installed, as on
     machines whose GPU does without."""
-    try:
-        library = _loaded(text)
-    except ModuleNotFoundError:
-        return None
-    return library.function(name, *args, ret=ret)
+    return _loaded(text).function(name, *args, ret=ret) if _has_llvm() else None
 
 
 @cache
 def item_loop(module: str, emit: str, *options: object) -> int | None:
     """The address of a function of items (see `ItemLoop`) that `emit` of the Python module `module` makes with these
     options; None where LLVM is not installed."""
-    try:
-        from llvmlite import ir
-
-        made = ir.Module(emit)
-        getattr(import_module(f"brickrt.ops.cpu.{module}"), emit)(made, emit, *options)
-        return _loaded(str(made)).address(emit)
-    except ModuleNotFoundError:
+    if not _has_llvm():
         return None
+    from llvmlite import ir
+
+    made = ir.Module(emit)
+    getattr(import_module(f"brickrt.ops.cpu.{module}"), emit)(made, emit, *options)
+    return _loaded(str(made)).address(emit)
 
 
 def run_alone(function: int, words: int, scratch: int) -> None:
@@ -47,6 +42,16 @@ def run_alone(function: int, words: int, scratch: int) -> None:
 
 
 _CALL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
+
+
+def _has_llvm() -> bool:
+    try:
+        import_module("llvmlite")
+    except ModuleNotFoundError as e:
+        if e.name != "llvmlite":
+            raise
+        return False
+    return True
 
 
 def _loaded(text: str) -> LoadedObjects:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Protocol
+
+import numpy as np
 
 from brickrt import graph as graphs
 from brickrt import ops as operators
@@ -87,4 +90,12 @@ def plan_digest(graph: Graph, device: DeviceSpec, options: PlanOptions) -> str:
         digest.update(f"{node.name}{told}{node.inputs}{node.output}{node.origin}{graph.out(node)}".encode())
     for name in (*graph.inputs, *graph.constants):
         digest.update(f"{name}{graph.types[name]}{name in graph.constants}".encode())
+    return digest.hexdigest()[:32]
+
+
+def model_digest(graph: Graph, device: DeviceSpec, options: PlanOptions, constants: Mapping[str, np.ndarray]) -> str:
+    """A digest of a planned model and its weights: what runs that go on must have in common."""
+    digest = hashlib.sha256(plan_digest(graph, device, options).encode())
+    for name, array in sorted(constants.items()):
+        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return digest.hexdigest()[:32]

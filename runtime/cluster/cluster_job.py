@@ -7,15 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.graph.ir import Graph
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.plan import Plan
 from brickrt.plan.stream.stream_plan import AXIS, StreamPlan, StreamPlanner
-from brickrt.runtime.cache.plan_cache import plan_digest
+from brickrt.runtime.cache.plan_cache import model_digest
 from brickrt.runtime.files.formats.file_formats import is_zarr
 from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.model_inputs import Pixels, as_input
@@ -143,11 +141,8 @@ def job_header(
 ) -> dict[str, str]:
     """Digests of what a run is of: coordinator and workers, and a run that goes on, must have the same."""
     plan = stream.plan
-    model = hashlib.sha256(plan_digest(graph, plan.device, plan.options).encode())
-    for name, array in sorted(graph.constants.items()):
-        model.update(name.encode() + np.ascontiguousarray(array).tobytes())
     return {
-        "model": model.hexdigest()[:32],
+        "model": model_digest(graph, plan.device, plan.options, graph.constants),
         "input": " ".join(f"{name}:{one.identity()}" for name, one in sorted(inputs.items())),
         "plan": stream_digest(stream),
         "instruction set": plan.device.isa,

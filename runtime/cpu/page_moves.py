@@ -16,7 +16,6 @@ import numpy as np
 PAGE = mmap.PAGESIZE
 LEAST_MOVED_BYTES = 2**18  # that are worth the calls
 _MAYMOVE, _FIXED, _DONTUNMAP = 1, 2, 4
-_FAILED = ctypes.c_void_p(-1).value
 
 
 def may_move(address: int, stride: int, shift: int) -> bool:

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import TensorType
-from brickrt.plan.plan import Plan
 from brickrt.plan.stream.row_axes import RowAxes
 from brickrt.plan.stream.stream_plan import StreamPlan
-from brickrt.runtime.cache.plan_cache import plan_digest
+from brickrt.runtime.cache.plan_cache import model_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
 from brickrt.runtime.files.kept_outputs import is_kept, kept_outputs
@@ -139,9 +136,7 @@ class StreamJob:
 
     def _sinks(self, outputs: Mapping[str, str | Path]) -> dict[str, TensorSink]:
         graph, options = self.plan.graph, self.options
-        missing = [name for name in graph.outputs if name not in outputs]
-        if missing or len(outputs) != len(graph.outputs):
-            raise BrickError(f"the model's outputs are {', '.join(graph.outputs)}: give a file for each")
+        check_outputs(graph.outputs, outputs)
         like = next(iter(self.inputs.values()))
         sinks: dict[str, TensorSink] = {}
         try:
@@ -181,7 +176,7 @@ class StreamJob:
         stream, spec = self.stream, self.pipeline.engine.spec
         cuts = f"{stream.rows} {stream.strips} {[unit.brick for unit in stream.units]}"
         return {
-            "model": model_digest(self.plan, spec.isa, self.plan.graph.constants),
+            "model": model_digest(self.plan.graph, self.plan.device, self.plan.options, self.plan.graph.constants),
             "input": " ".join(f"{name}:{one.identity()}" for name, one in sorted(self.inputs.items())),
             "plan": hashlib.sha256(cuts.encode()).hexdigest()[:32],
             CUT: str(self.planned.cut),
@@ -215,9 +210,7 @@ class _Countdown:
             job.watch(told)
 
 
-def model_digest(plan: Plan, isa: str, constants: Mapping[str, np.ndarray]) -> str:
-    """A digest of a planned model and its weights."""
-    digest = hashlib.sha256(plan_digest(plan.graph, plan.device, plan.options).encode())
-    for name, array in sorted(constants.items()):
-        digest.update(name.encode() + np.ascontiguousarray(array).tobytes())
-    return digest.hexdigest()[:32]
+def check_outputs(names: Collection[str], outputs: Mapping[str, str | Path]) -> None:
+    """Raises BrickError unless there is a file for each of the model's outputs, and for nothing else."""
+    if outputs.keys() != set(names):
+        raise BrickError(f"the model's outputs are {', '.join(names)}: give a file for each")

@@ -15,6 +15,7 @@ from brickrt.graph.errors import BrickError, callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.stream.stream_plan import AXIS
+from brickrt.runtime.cache.plan_cache import model_digest
 from brickrt.runtime.files.journal import Journal, journal_path
 from brickrt.runtime.files.kept_outputs import kept_outputs
 from brickrt.runtime.files.model_inputs import Pixels, source_of
@@ -24,7 +25,7 @@ from brickrt.runtime.program_protocol import Cancelled, Program
 from brickrt.runtime.stream.boxes_io import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_files import named
-from brickrt.runtime.stream.stream_job import COLUMNS, model_digest
+from brickrt.runtime.stream.stream_job import COLUMNS, check_outputs
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, Watch, check_options
 from brickrt.runtime.windows.decision import NO_DECISION, Decision
 from brickrt.runtime.windows.window_options import WindowOptions
@@ -112,6 +113,7 @@ class WindowJob:
             one.cancel()
 
     def _sinks(self, outputs: Mapping[str, str | Path]) -> dict[str, TensorSink]:
+        check_outputs(self.planned.outputs, outputs)
         sinks: dict[str, TensorSink] = {}
         try:
             for name, one in self.planned.outputs.items():
@@ -136,12 +138,12 @@ class WindowJob:
 
     def _header(self) -> dict[str, str]:
         """What a run that resumes must have in common with the one that was ended."""
-        planned, isa = self.planned, self.pipeline.engine.spec.isa
+        planned, plan = self.planned, self.planned.plan
         return {
-            "model": model_digest(planned.plan, isa, planned.constants),
+            "model": model_digest(plan.graph, plan.device, plan.options, planned.constants),
             "input": self.given.identity(),
             "window": f"{planned.options} {planned.decision}",
-            "instruction set": isa,
+            "instruction set": self.pipeline.engine.spec.isa,
             "output": f"{self.options.stored} {self.options.scale}",
         }
 

@@ -5,27 +5,26 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.item_loop import OWN, ItemLoop
+from brickrt.ops.cpu.emit.item_loop import ItemLoop
 from brickrt.ops.cpu.emit.llvm_types import I1, I64, Index
+from brickrt.ops.cpu.host_loops import SCATTER_BLOCK, SCATTER_WORDS
 
 LANES = 8
-BLOCK = 1 << 12  # elements behind the axis that one item has
 INT64 = np.dtype(np.int64)
-OUT, INDICES, UPDATES, WRONG, EXTENT, ROWS, INNER, BLOCKS = range(OWN, OWN + 8)
 
 
 def emit_scatter(module: ir.Module, name: str, size: int) -> None:
-    """An item is one block of BLOCK elements behind the axis, of one of the parts before it, and takes all ROWS of the
-    indices, the last at a position counts. OUT is [parts, EXTENT, INNER] of elements of so many bytes, INDICES int64
-    and UPDATES are [parts, ROWS, INNER]; BLOCKS are those of INNER. An index that is out of range is noted where WRONG
-    points to, and nothing is written for it."""
-    f = ItemLoop(module, name)
-    inner, rows, blocks, extent = f.word(INNER), f.word(ROWS), f.word(BLOCKS), f.word(EXTENT)
+    """An item is one block of SCATTER_BLOCK elements behind the axis, of one of the parts before it, and takes all
+    `rows` of the indices, the last at a position counts. `out` is [parts, `extent`, `inner`] of elements of so many
+    bytes, `indices` int64 and `updates` are [parts, `rows`, `inner`]; `blocks` are those of `inner`. An index that is
+    out of range is noted where `wrong` points to, and nothing is written for it."""
+    f = ItemLoop(module, name, SCATTER_WORDS)
+    inner, rows, blocks, extent = f.word("inner"), f.word("rows"), f.word("blocks"), f.word("extent")
     place = _Places(f, np.dtype(f"i{size}"), extent, inner)
     with f.items() as item:
         part = f.b.sdiv(item, blocks)
-        first = f.mul(f.sub(item, f.mul(part, blocks)), BLOCK)
-        last = f.minimum(f.add(first, BLOCK), inner)
+        first = f.mul(f.sub(item, f.mul(part, blocks)), SCATTER_BLOCK)
+        last = f.minimum(f.add(first, SCATTER_BLOCK), inner)
         base = f.mul(f.mul(part, extent), inner)
         whole = f.sub(last, f.rem(f.sub(last, first), LANES))
         with f.loop(0, rows) as row:
@@ -42,7 +41,7 @@ class _Places:
 
     def __init__(self, f: ItemLoop, dtype: np.dtype, extent: ir.Value, inner: ir.Value) -> None:
         self.f, self.dtype, self.extent, self.inner = f, dtype, extent, inner
-        self.out, self.indices, self.updates = f.pointed(OUT), f.pointed(INDICES), f.pointed(UPDATES)
+        self.out, self.indices, self.updates = f.pointed("out"), f.pointed("indices"), f.pointed("updates")
 
     def many(self, source: Index, base: Index) -> None:
         """LANES neighbours: all at once where their indices are equal, as they are where whole rows are put."""
@@ -69,5 +68,5 @@ class _Places:
             value = f.load(self.updates, source, self.dtype, lanes)
             f.store(value, self.out, f.add(base, f.mul(at, self.inner)), self.dtype, lanes)
         with f.when(f.b.xor(inside, I1(1))):
-            f.store(index, f.pointed(WRONG), 0, INT64)
-            f.store(I64(1), f.pointed(WRONG), 1, INT64)
+            f.store(index, f.pointed("wrong"), 0, INT64)
+            f.store(I64(1), f.pointed("wrong"), 1, INT64)

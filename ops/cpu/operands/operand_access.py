@@ -84,13 +84,13 @@ def access(operand: Operand, out: Operand, lane_dim: int = -1) -> Access:
         0 if extent == 1 else stride for extent, stride in zip(extents, (0,) * missing + operand.strides, strict=True)
     )
     if out.block > 1:
-        return _channel_access(operand, extents, strides, out)
+        return _channel_access(operand, extents, strides)
     if operand.block > 1 and len(extents) == 2 and lane_dim in (-1, 1):
         return _row_access(operand, strides)
     return Access(operand.dtype, strides, operand.block, strides[lane_dim] if strides else 0)
 
 
-def _channel_access(operand: Operand, extents: Sequence[int], strides: tuple[int, ...], out: Operand) -> Access:
+def _channel_access(operand: Operand, extents: Sequence[int], strides: tuple[int, ...]) -> Access:
     """Lanes are channels."""
     if extents[1] == 1:
         # A lone channel is splatted, or its unspecified neighbours go to lanes that are as unspecified.

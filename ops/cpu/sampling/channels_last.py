@@ -5,23 +5,22 @@ from __future__ import annotations
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.item_loop import OWN, ItemLoop
+from brickrt.ops.cpu.emit.item_loop import ItemLoop
 from brickrt.ops.cpu.emit.llvm_types import Index
+from brickrt.ops.cpu.host_loops import CHANNELS_LAST_WORDS, LANES
 from brickrt.ops.cpu.moves.square_tiles import turn
 
-LANES = 16
 FLOAT32 = np.dtype(np.float32)
-SOURCE, OUT, ROWS, COLUMNS, CHANNELS, IMAGE_STEP, CHANNEL_STEP, ROW_STEP = range(OWN, OWN + 8)
 
 
 def emit_channels_last(module: ir.Module, name: str) -> None:
-    """An item is a row of an image. SOURCE is the address of the first pixel that is read; ROWS and COLUMNS are those
-    of each of the images, CHANNELS their channels, the steps are in elements of the source. OUT is float32 [images,
-    rows, columns, channels], the columns and channels in whole vectors: beyond the source's, anything."""
-    f = ItemLoop(module, name)
-    source, out = f.pointed(SOURCE), f.pointed(OUT)
-    rows, columns, channels = f.word(ROWS), f.word(COLUMNS), f.word(CHANNELS)
-    image_step, channel_step, row_step = f.word(IMAGE_STEP), f.word(CHANNEL_STEP), f.word(ROW_STEP)
+    """An item is a row of an image. `source` is the address of the first pixel that is read; `rows` and `columns` are
+    those of each of the images, `channels` their channels, the steps are in elements of the source. `out` is float32
+    [images, rows, columns, channels], the columns and channels in whole vectors: beyond the source's, anything."""
+    f = ItemLoop(module, name, CHANNELS_LAST_WORDS)
+    source, out = f.pointed("source"), f.pointed("out")
+    rows, columns, channels = f.word("rows"), f.word("columns"), f.word("channels")
+    image_step, channel_step, row_step = f.word("image_step"), f.word("channel_step"), f.word("row_step")
     width, depth = _whole(f, columns), _whole(f, channels)
     with f.items() as item:
         image = f.b.sdiv(item, rows)

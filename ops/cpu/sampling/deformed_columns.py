@@ -10,11 +10,12 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index
+from brickrt.ops.cpu.host_loops import LANES
 from brickrt.ops.cpu.isa import Isa
 from brickrt.ops.cpu.kernel import Kernel, kernel_for
 from brickrt.ops.cpu.moves.spans import stored_ranges
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.sampling.channels_last import FLOAT32, LANES
+from brickrt.ops.cpu.sampling.channels_last import FLOAT32
 from brickrt.ops.cpu.sampling.point_reader import PointReader, ReadChannels, ReadPoints
 from brickrt.ops.cpu.sampling.point_taps import PointTaps
 from brickrt.ops.cpu.sampling.tap_table import TapTable

@@ -9,8 +9,9 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, Index, fill, vector
+from brickrt.ops.cpu.host_loops import LANES
 from brickrt.ops.cpu.operand import Operand
-from brickrt.ops.cpu.sampling.channels_last import FLOAT32, LANES
+from brickrt.ops.cpu.sampling.channels_last import FLOAT32
 from brickrt.ops.cpu.sampling.point_taps import FLOATS
 from brickrt.ops.cpu.sampling.tap_table import TapTable
 

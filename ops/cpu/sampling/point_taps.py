@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, fill, vector
-from brickrt.ops.cpu.sampling.channels_last import LANES
+from brickrt.ops.cpu.host_loops import LANES
 
 SHARPNESS = -0.75  # of cubic interpolation
 FARTHEST_PIXEL = float(1 << 22)

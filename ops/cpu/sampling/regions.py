@@ -8,28 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 from llvmlite import ir
 
-from brickrt.ops.cpu.emit.item_loop import OWN, ItemLoop
+from brickrt.ops.cpu.emit.item_loop import ItemLoop
 from brickrt.ops.cpu.emit.llvm_types import DOUBLE, FLOAT, I64, Index, fill, vector
 from brickrt.ops.cpu.emit.variables import Variable
+from brickrt.ops.cpu.host_loops import (
+    LANES,
+    REGION_AXIS_WORDS,
+    REGION_WORDS,
+    SENTINELS,
+    VECTORS_AT_ONCE,
+    with_axes,
+)
 from brickrt.ops.cpu.moves.square_tiles import turn
-from brickrt.ops.cpu.sampling.channels_last import FLOAT32, LANES
+from brickrt.ops.cpu.sampling.channels_last import FLOAT32
 
 INT64 = np.dtype(np.int64)
-AT_ONCE = 4  # vectors of channels that are summed together
-SENTINELS = 2
-"""Entries before the taps of a bin, which no tap is equal to."""
-AXIS_WORDS = ("bins", "extent", "step", "offsets", "weights", "counts")
-REGION_WORDS = ("pixels", "out", "channels", "image_step", "starts", "sizes", "samples", "images", "taps", "tile")
-WORDS = {name: OWN + k for k, name in enumerate(REGION_WORDS)} | {
-    f"{name}{axis}": OWN + len(REGION_WORDS) + len(AXIS_WORDS) * axis + k
-    for axis in (0, 1)
-    for k, name in enumerate(AXIS_WORDS)
-}
-"""What the words of the function are. `pixels` is where pixel 0, 0 of the first image would lie, channels last; `out`
-float32 [regions, channels, bins0, bins1]; `starts` and `sizes` (of bins) float32 [regions, 2] in pixels, `samples`
-int64 [regions, 2], `images` int64 [regions]. Of each axis `extent` is the image's, `step` the elements from a pixel to
-the next. In the worker's scratch, bytes: `offsets`, `weights` and `counts` of the taps of each axis, of which a bin has
-room for `taps` with the sentinels, and the `tile` of results."""
 
 
 @dataclass(frozen=True)
@@ -46,9 +39,15 @@ class _Axis:
 
 def emit_regions(module: ir.Module, name: str, maxima: bool) -> None:
     """An item is a region: its taps along each axis are noted, then all channels are summed bin by bin, or the largest
-    weighted pixel is looked for. What lies outside of the image counts as 0, and so does what is no number."""
-    f = ItemLoop(module, name)
-    axes = [_Axis(*(_axis_word(f, name, axis) for name in AXIS_WORDS)) for axis in (0, 1)]
+    weighted pixel is looked for. What lies outside of the image counts as 0, and so does what is no number.
+
+    The words: `pixels` is where pixel 0, 0 of the first image would lie, channels last; `out` float32 [regions,
+    channels, bins0, bins1]; `starts` and `sizes` (of bins) float32 [regions, 2] in pixels, `samples` int64 [regions,
+    2], `images` int64 [regions]. Of each axis `extent` is the image's, `step` the elements from a pixel to the next.
+    In the worker's scratch, bytes: `offsets`, `weights` and `counts` of the taps of each axis, of which a bin has room
+    for `taps` with the sentinels, and the `tile` of results."""
+    f = ItemLoop(module, name, with_axes(REGION_WORDS, REGION_AXIS_WORDS, 2))
+    axes = [_Axis(*(_axis_word(f, name, axis) for name in REGION_AXIS_WORDS)) for axis in (0, 1)]
     emitter = _Regions(f, axes, maxima)
     with f.items() as region:
         counts = [emitter.note(axis, region) for axis in (0, 1)]
@@ -57,8 +56,8 @@ def emit_regions(module: ir.Module, name: str, maxima: bool) -> None:
 
 
 def _axis_word(f: ItemLoop, name: str, axis: int) -> ir.Value:
-    at = WORDS[f"{name}{axis}"]
-    return f.scratch(at) if name in AXIS_WORDS[3:] else f.word(at)
+    read = f.scratch if name in REGION_AXIS_WORDS[3:] else f.word
+    return read(f"{name}{axis}")
 
 
 class _Regions:
@@ -66,17 +65,17 @@ class _Regions:
 
     def __init__(self, f: ItemLoop, axes: Sequence[_Axis], maxima: bool) -> None:
         self.f, self.axes, self.maxima = f, axes, maxima
-        self.taps, self.channels = f.word(WORDS["taps"]), f.word(WORDS["channels"])
+        self.taps, self.channels = f.word("taps"), f.word("channels")
         self.depth: Index = f.mul(f.div(f.add(self.channels, LANES - 1), LANES), LANES)
-        self.tile = f.scratch(WORDS["tile"])
+        self.tile = f.scratch("tile")
 
     # ---- taps
 
     def note(self, axis: int, region: ir.Value) -> ir.Value:
         """Notes the taps of all bins along an axis; gives the number of samples a bin."""
         f, entry = self.f, self.f.add(self.f.mul(region, 2), axis)
-        start, size = (f.load(f.pointed(WORDS[name]), entry, FLOAT32) for name in ("starts", "sizes"))
-        samples = f.load(f.pointed(WORDS["samples"]), entry, INT64)
+        start, size = (f.load(f.pointed(name), entry, FLOAT32) for name in ("starts", "sizes"))
+        samples = f.load(f.pointed("samples"), entry, INT64)
         with f.loop(0, self.axes[axis].bins) as bin:
             number = f.b.sitofp(f.value(bin), FLOAT)
             self._note_bin(self.axes[axis], bin, f.b.fadd(start, f.b.fmul(number, size)), size, samples)
@@ -131,18 +130,18 @@ class _Regions:
 
     def all_channels(self, region: ir.Value, samples: Sequence[ir.Value]) -> None:
         """Several vectors of channels at once, then one by one."""
-        f, wide = self.f, AT_ONCE * LANES
-        images = f.load(f.pointed(WORDS["images"]), region, INT64)
-        image = f.mul(images, f.word(WORDS["image_step"]))
+        f, wide = self.f, VECTORS_AT_ONCE * LANES
+        images = f.load(f.pointed("images"), region, INT64)
+        image = f.mul(images, f.word("image_step"))
         done = f.sub(self.depth, f.rem(self.depth, wide))
         with f.loop(0, done, wide) as c:
-            self._chunk(region, f.add(image, c), c, samples, AT_ONCE)
+            self._chunk(region, f.add(image, c), c, samples, VECTORS_AT_ONCE)
         with f.loop(done, self.depth, LANES) as c:
             self._chunk(region, f.add(image, c), c, samples, 1)
 
     def _chunk(self, region: ir.Value, first: Index, c: Index, samples: Sequence[ir.Value], count: int) -> None:
         f, (down, across) = self.f, self.axes
-        width = AT_ONCE * LANES
+        width = VECTORS_AT_ONCE * LANES
         with f.loop(0, down.bins) as y, f.loop(0, across.bins) as x:
             results = self._bin(first, y, x, samples, count)
             at = f.mul(f.add(f.mul(y, across.bins), x), width)
@@ -166,7 +165,7 @@ class _Regions:
                 share = f.splat(f.b.fmul(weight, share) if self.maxima else share, LANES)
                 for k, total in enumerate(of_row):
                     at = f.add(first, row, column, k * LANES)
-                    pixel = f.load(f.pointed(WORDS["pixels"]), at, FLOAT32, LANES)
+                    pixel = f.load(f.pointed("pixels"), at, FLOAT32, LANES)
                     f.change(total, self._joined(share, pixel, f.read(total)))
             if not self.maxima:
                 weight = f.splat(weight, LANES)
@@ -205,7 +204,7 @@ class _Regions:
     def _write(self, region: ir.Value, c: Index, column: Index, bins: Index, width: int) -> None:
         """Turns the results of a vector of channels, and writes those of channels that there are."""
         f = self.f
-        out = f.pointed(WORDS["out"])
+        out = f.pointed("out")
         with f.loop(0, bins, LANES) as b:
             lines = [f.load(self.tile, f.add(f.mul(f.add(b, k), width), column), FLOAT32, LANES) for k in range(LANES)]
             turned, mask = turn(f, lines), f.tail_mask(f.sub(bins, b), LANES)

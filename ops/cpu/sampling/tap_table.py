@@ -10,7 +10,8 @@ from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I32, I64, Index, fill, vector
-from brickrt.ops.cpu.sampling.channels_last import FLOAT32, LANES
+from brickrt.ops.cpu.host_loops import LANES
+from brickrt.ops.cpu.sampling.channels_last import FLOAT32
 from brickrt.ops.cpu.sampling.point_taps import Tap
 
 INT32 = np.dtype(np.int32)

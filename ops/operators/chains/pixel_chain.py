@@ -95,7 +95,7 @@ class PixelChain(Op):
     def region(self, i: int, boxes: Boxes, ins: Sequence[TensorType], out: TensorType) -> Boxes:
         """The pixels of the boxes, with all of their channels; constants as the links read them."""
         read = list(self._regions(i, boxes, ins))
-        return reduce(_around, read) if read else settle(boxes, boxes.lo * 0, boxes.hi * 0, ins[i].shape)
+        return reduce(Boxes.union, read) if read else settle(boxes, boxes.lo * 0, boxes.hi * 0, ins[i].shape)
 
     def _regions(self, i: int, boxes: Boxes, ins: Sequence[TensorType]) -> Iterator[Boxes]:
         """What each link reads of an input."""
@@ -128,11 +128,3 @@ def _all_channels(boxes: Boxes, kind: TensorType) -> Boxes:
     lo, hi = boxes.lo.copy(order="K"), boxes.hi.copy(order="K")
     lo[:, 1], hi[:, 1] = 0, kind.shape[1]
     return settle(boxes, lo, hi, kind.shape)
-
-
-def _around(some: Boxes, others: Boxes) -> Boxes:
-    """Boxes around pairs of boxes; an empty one leaves the other."""
-    one, other = some.empty[:, None], others.empty[:, None]
-    lo = np.where(one, others.lo, np.where(other, some.lo, np.minimum(some.lo, others.lo)))
-    hi = np.where(one, others.hi, np.where(other, some.hi, np.maximum(some.hi, others.hi)))
-    return Boxes(lo, hi)

@@ -97,7 +97,7 @@ def test_quantized_layers_are_multiplied_as_integers_in_bands_too(tmp_path):
         (pixels(), np.empty((1, 5, 64, 64)), {}, "output 'y' is a ndarray: give the path of the file to write"),
         (pixels(), {"y": None}, {}, "output 'y' is a NoneType: give the path of the file to write"),
         ("absent.npy", "y.npy", {}, "absent.npy: no such file"),
-        (pixels(), "y.png", {}, "y.png: is none of"),
+        (pixels(), "y.png", {}, "y.png: pictures are written by runs in memory"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_one_line(inputs, outputs, options, refused, tmp_path, monkeypatch):

@@ -181,6 +181,15 @@ def test_refused_in_one_line(model, options, refused, tmp_path):
     assert "\n" not in str(error.value) and not list(tmp_path.iterdir())
 
 
+def test_each_output_has_a_file(tmp_path):
+    with (
+        job(layers(), image(40, 40)) as one,
+        pytest.raises(BrickError, match="the model's outputs are y: give a file for each"),
+    ):
+        one.run({"z": tmp_path / "z.npy"})
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("decision", "refused"),
     [

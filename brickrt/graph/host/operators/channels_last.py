@@ -6,8 +6,7 @@ import numpy as np
 
 from brickrt.graph.host.helpers import run_items
 from brickrt.ops.cpu.fixed_function import item_loop
-
-LANES = 16
+from brickrt.ops.cpu.host_loops import CHANNELS_LAST_WORDS, LANES, in_order
 
 
 def channels_last(x: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
@@ -21,7 +20,10 @@ def channels_last(x: np.ndarray, rows: slice, columns: slice) -> np.ndarray:
     function = item_loop("sampling.channels_last", "emit_channels_last")
     assert function is not None
     first = x.ctypes.data + rows.start * x.strides[2] + columns.start * x.strides[3]
-    words = [first, out.ctypes.data, height, width, channels, image_step, channel_step, row_step]
+    words = in_order(
+        CHANNELS_LAST_WORDS, source=first, out=out.ctypes.data, rows=height, columns=width, channels=channels,
+        image_step=image_step, channel_step=channel_step, row_step=row_step,
+    )  # fmt: skip
     run_items(function, images * height, words)
     return out
 

@@ -9,11 +9,11 @@ import numpy as np
 from brickrt.graph.host.helpers import run_items
 from brickrt.graph.host.operators.flat_places import AT_ONCE, places_along, places_at
 from brickrt.ops.cpu.fixed_function import item_loop
+from brickrt.ops.cpu.host_loops import SCATTER_BLOCK, SCATTER_WORDS, in_order
 from brickrt.ops.definitions.slices import slice_start
 
 UNCOMPILED_ELEMENTS = 1 << 16
 """Elements that NumPy puts in less time than a process takes to compile the loop."""
-BLOCK = 1 << 12  # as the compiled loop has it
 MULTI_INDEX_ELEMENTS = 1 << 12
 """Elements that NumPy reads at indices of several parts before there is one number for each."""
 WHOLE_ROW_ELEMENTS = 1 << 8
@@ -124,9 +124,11 @@ def _scattered_by(function: int, x: np.ndarray, indices: np.ndarray, updates: np
     out, wrong = np.array(x, order="C"), np.zeros(2, np.int64)
     at, given = np.ascontiguousarray(indices, np.int64), np.ascontiguousarray(updates)
     parts, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
-    blocks = -(-inner // BLOCK)
-    words = [array.ctypes.data for array in (out, at, given, wrong)]
-    words += [x.shape[axis], indices.shape[axis], inner, blocks]
+    blocks = -(-inner // SCATTER_BLOCK)
+    arrays = {"out": out, "indices": at, "updates": given, "wrong": wrong}
+    places = {name: array.ctypes.data for name, array in arrays.items()}
+    sizes = {"extent": x.shape[axis], "rows": indices.shape[axis], "inner": inner, "blocks": blocks}
+    words = in_order(SCATTER_WORDS, **places, **sizes)
     run_items(function, parts * blocks, words)
     if wrong[1]:
         raise IndexError(f"index {wrong[0]} is out of bounds for axis {axis} with size {x.shape[axis]}")

@@ -14,15 +14,23 @@ from onnx.reference.op_run import OpRun
 from brickrt.graph.host.helpers import run_items
 from brickrt.graph.host.host_operator import Attributes, HostOperator, evaluates
 from brickrt.graph.host.node_arrays import Arrays, shape_of, size_of
-from brickrt.graph.host.operators.channels_last import LANES, channels_last, whole
+from brickrt.graph.host.operators.channels_last import channels_last, whole
 from brickrt.ops.cpu.fixed_function import item_loop
+from brickrt.ops.cpu.host_loops import (
+    LANES,
+    REGION_AXIS_WORDS,
+    REGION_WORDS,
+    SENTINELS,
+    VECTORS_AT_ONCE,
+    in_order,
+    with_axes,
+)
 
 HALF_PIXELS = 16  # opset from which regions are half a pixel off by default
 MOST_SAMPLES = 1 << 16
 """Samples of a bin along an axis: those of regions of millions of pixels lie farther apart."""
 ROUNDED_PIXELS = 1e5
 """Pixels up to where a sample lies inside of its region, give or take a pixel, however a float32 is rounded."""
-SENTINELS, AT_ONCE = 2, 4  # as the compiled function has them
 REGION_BYTES = 256  # of where one lies, its samples, and what these are computed from
 IN_NUMPY = 1 << 16  # pixels of a bin, in all channels that NumPy takes together
 
@@ -110,11 +118,14 @@ def pooled(x: np.ndarray, regions: Regions, maxima: bool) -> np.ndarray:
     steps = pixels.strides[1] // pixels.itemsize, pixels.strides[2] // pixels.itemsize
     origin = pixels.ctypes.data - top * pixels.strides[1] - left * pixels.strides[2]
     areas, taps = _scratch(regions)
-    tables = [np.ascontiguousarray(t) for t in (regions.starts, regions.sizes, regions.samples, regions.images)]
-    words = [origin, out.ctypes.data, x.shape[1], pixels.strides[0] // pixels.itemsize]
-    words += [*(t.ctypes.data for t in tables), taps, areas[6]]
+    tables = {name: np.ascontiguousarray(getattr(regions, name)) for name in ("starts", "sizes", "samples", "images")}
+    values = {name: table.ctypes.data for name, table in tables.items()}
+    values |= {"pixels": origin, "out": out.ctypes.data, "channels": x.shape[1], "taps": taps, "tile": areas[6]}
+    values["image_step"] = pixels.strides[0] // pixels.itemsize
     for axis in (0, 1):
-        words += [regions.bins[axis], x.shape[2 + axis], steps[axis], *areas[3 * axis : 3 * axis + 3]]
+        of_axis = [regions.bins[axis], x.shape[2 + axis], steps[axis], *areas[3 * axis : 3 * axis + 3]]
+        values |= {f"{name}{axis}": value for name, value in zip(REGION_AXIS_WORDS, of_axis, strict=True)}
+    words = in_order(with_axes(REGION_WORDS, REGION_AXIS_WORDS, 2), **values)
     run_items(function, len(out), words, areas[7])
     return out
 
@@ -123,7 +134,7 @@ def _scratch(regions: Regions) -> tuple[list[int], int]:
     """Where the areas of a worker's scratch begin, and where it ends; and the entries that a bin's taps may take."""
     taps = 2 * int(regions.samples.max(initial=0)) + SENTINELS
     sizes = [size for bins in regions.bins for size in (8 * bins * taps, 4 * bins * taps, 8 * bins)]
-    sizes.append(4 * AT_ONCE * LANES * -(-math.prod(regions.bins) // LANES) * LANES)
+    sizes.append(4 * VECTORS_AT_ONCE * LANES * -(-math.prod(regions.bins) // LANES) * LANES)
     ends = np.cumsum([0, *(-(-size // 64) * 64 for size in sizes)])
     return ends.tolist(), taps
 

@@ -10,12 +10,12 @@ import numpy as np
 from brickrt.graph.host.helpers import run_items
 from brickrt.graph.host.operators.channels_last import channels_last
 from brickrt.ops.cpu.fixed_function import item_loop
+from brickrt.ops.cpu.host_loops import POINT_AXIS_WORDS, POINT_BLOCK, POINT_WORDS, in_order, with_axes
 from brickrt.ops.definitions.sampled_points import FORMER_NAMES
 
 UNCOMPILED_ELEMENTS = 1 << 8
 """Elements that NumPy reads before a process has compiled anything."""
 EXACT = 1 << 24  # numbers of pixels up to this are exact in float32
-BLOCK = 256  # points of an item, as the compiled function has it
 MANY_CHANNELS = 8  # that are worth turning the image
 
 
@@ -35,10 +35,14 @@ class Readable:
         [images, channels, points]."""
         count, points = grid.shape[:2]
         out, grid = np.empty((count, self.channels, points), np.float32), np.ascontiguousarray(grid)
-        blocks = -(-points // BLOCK)
-        words = [*(a.ctypes.data for a in (out, self.images, grid)), points, blocks, self.channels]
-        words += [stride // out.itemsize for stride in self.images.strides[:2]]
-        words += [word for pair in zip(self.extents, self.steps, strict=True) for word in pair]
+        blocks = -(-points // POINT_BLOCK)
+        places = {"out": out.ctypes.data, "pixels": self.images.ctypes.data, "grid": grid.ctypes.data}
+        steps = [stride // out.itemsize for stride in self.images.strides[:2]]
+        sizes = {"points": points, "blocks": blocks, "channels": self.channels}
+        axes = {f"extent{axis}": extent for axis, extent in enumerate(self.extents)}
+        axes |= {f"step{axis}": step for axis, step in enumerate(self.steps)}
+        names = with_axes(POINT_WORDS, POINT_AXIS_WORDS, len(self.extents))
+        words = in_order(names, **places, **sizes, image_step=steps[0], channel_step=steps[1], **axes)
         run_items(self.function, count * blocks, words)
         return out
 

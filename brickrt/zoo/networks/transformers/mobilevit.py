@@ -17,8 +17,6 @@ STEM, LAST = 16, 640
 EXPANSION = 4
 HEADS = 4
 PATCH = 2
-# Of the SiLU of a normal deviate, the root mean square is about this.
-SILU_GAIN = 0.6
 
 
 @network(
