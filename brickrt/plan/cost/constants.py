@@ -59,7 +59,7 @@ NARROW_MARGIN, NARROW_STRIDED_MARGIN = 0.95, 0.7  # as WINOGRAD_MARGIN and STRID
 # Products by Strassen's scheme.
 STRASSEN_SHARE = 0.95  # of the multiply-add peak, by any way to multiply
 STRASSEN_MARGIN = 0.95  # of the direct time that the scheme may take to be chosen
-MEASURED_MARGIN = 0.98  # as STRASSEN_MARGIN, on the processors that these figures were measured on
+MEASURED_MARGIN = 0.98  # as STRASSEN_MARGIN, on kinds of processors that were measured: paced, narrow, double-pumped
 MADE_PANEL = 3.5  # multiply-adds that a vector of sums of weights takes as long as, where a kernel makes them
 PAIRED_TIME = 0.74  # times as long as direct products: with elements of K paired, where a core adds beside
 PAIRED_ROWS = 14  # rows whose paired products take as long as those of fewer

@@ -85,7 +85,7 @@ def winograd_us(
     arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
     times = share.pieces if share.held else share.boxes if share.once else sweeps
     made = _made_us(axes, panel, device, share) * times
-    apart = made if device.paces_weights else 0.0  # where they were fitted so
+    apart = made if device.paces_weights else 0.0  # PACED_RAW was fitted without them
     group = grouped * axes.planes * device.lanes * 4  # bytes of a block of channels
     weights = _Weights.of(axes, panel, group * run * (blocks_in + blocks), device, share)
     planes_in = smaller(swept.extent, (depth - 1) * swept.stride + swept.reach)
