@@ -13,6 +13,7 @@ from brickrt.cli.inputs.presets import preprocessing
 from brickrt.cli.outputs.json_output import to_json
 from brickrt.cli.outputs.stream_report import stream_text
 from brickrt.cli.requests import EngineRequest, RunRequest
+from brickrt.cli.results.box_pictures import values_beside, write_pictures
 from brickrt.cli.results.decisions import decided, decision_of
 from brickrt.cli.results.result_files import check_kept, output_paths
 from brickrt.cli.terminal.interrupts import interruptible
@@ -24,7 +25,7 @@ from brickrt.graph.room import available_bytes
 from brickrt.ops.types import TensorType
 from brickrt.plan.options import PlanOptions
 from brickrt.runtime.engines import choose_engine
-from brickrt.runtime.files.formats.file_formats import WRITTEN_BY_BOX, format_of
+from brickrt.runtime.files.formats.file_formats import WRITTEN_BY_BOX, format_of, way_of
 from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.journal import journal_path
 from brickrt.runtime.files.model_inputs import Pixels, source_of
@@ -32,7 +33,7 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
 from brickrt.runtime.stream.data_limit import data_limit
 from brickrt.runtime.stream.resident import peak_bytes
-from brickrt.runtime.stream.stream_files import going_on, opened_job
+from brickrt.runtime.stream.stream_files import check_none, going_on, opened_job
 from brickrt.runtime.stream.stream_job import StreamJob
 from brickrt.runtime.stream.stream_planning import FREE_SHARE, in_core_bytes, whole_graph
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamReport, Watch
@@ -92,12 +93,19 @@ def command(request: RunRequest) -> str:
     with watched.progress() as progress:
         progress("import", 0, 1)
         before, source = peak_bytes(), load(request.model)
-        outputs = output_paths(list(source.outputs), Path(request.output))
+        asked_for = output_paths(list(source.outputs), Path(request.output))
+        outputs = values_beside(asked_for, request.result)
+        if asked.resume and not journal_path(next(iter(outputs.values()))).exists():
+            check_none(asked_for)
         with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told, before) as job:
             if asked.resume and not job.options.resume:
                 note(BEGINS)
             report = _run(job, outputs, asked.hard, watched)
+        image = preprocessing(source, request.inputs.image)
+        write_pictures(asked_for, request.result, image, thread_count(request.engine.threads))
     told = {"model": source.name, **report.to_dict(), **watched.figures()}
+    if outputs != asked_for:
+        told["outputs"] = {name: str(path) for name, path in asked_for.items()}
     watched.write(told)
     return "" if request.quiet else to_json(told) if request.json else stream_text(told)
 
@@ -108,7 +116,8 @@ def _opened(
     """The job: in bands, or on blended windows. The process had at most so many bytes before the model was loaded."""
     asked, result = request.stream, request.result
     inputs = _files(source, request)
-    stored = result.stored, result.stored_scale
+    pictures = way_of(request.output or "") == "picture"  # whose values are converted in the end
+    stored = (None, None) if pictures else (result.stored, result.stored_scale)
     options = StreamOptions(
         asked.max_memory, *stored, asked.resume, None, asked.spill, asked.scratch, had_before=before
     )

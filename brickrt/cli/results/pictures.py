@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 
@@ -47,10 +48,10 @@ class PixelScale:
             return PixelScale(most, dtype=dtype)
         return PixelScale(factor, mean, std, dtype, asked.swapped)
 
-    def rows(self, planes: np.ndarray, top: int, end: int) -> np.ndarray:
+    def rows(self, planes: Planes, top: int, end: int) -> np.ndarray:
         """Some rows of planes [channels, height, width] as pixels [rows, width, channels]. Whole numbers stay as they
         are, and booleans become black and white."""
-        part = planes[:, top:end]
+        part = planes[slice(None), top:end]
         if self.swapped and len(part) == 3:
             part = part[::-1]
         made = np.empty((*part.shape[1:], len(part)), self.dtype)
@@ -97,7 +98,20 @@ def check_stored(path: Path, stored: str | None) -> None:
         raise BrickError(f"{path}: holds {' or '.join(held)}: leave out --as {stored}, or write .tif")
 
 
-def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: int) -> None:
+class Planes(Protocol):
+    """Planes [channels, height, width], of which rows are asked for: an array, or what reads them."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Channels, height, width."""
+        ...
+
+    def __getitem__(self, key: tuple[slice, slice], /) -> np.ndarray:
+        """All channels of some rows."""
+        ...
+
+
+def write_picture(path: Path, planes: Planes, scale: PixelScale, threads: int) -> None:
     """Writes planes [channels, height, width] as what the path's name says."""
     (channels, height, width), found = planes.shape, format_of(path)
     kind = found.name if found else ""
@@ -115,7 +129,7 @@ def write_picture(path: Path, planes: np.ndarray, scale: PixelScale, threads: in
     write_whole(path, lambda file: image.save(file, kind, quality=QUALITY))
 
 
-def all_pixels(planes: np.ndarray, scale: PixelScale, threads: int) -> np.ndarray:
+def all_pixels(planes: Planes, scale: PixelScale, threads: int) -> np.ndarray:
     """The whole picture [height, width, channels]."""
     height = planes.shape[1]
     with ThreadPoolExecutor(threads) as pool:
