@@ -46,7 +46,7 @@ RESIDENT_STEP_BYTES = 16 * MIB  # what a process takes is rounded up to these, s
 # More than `brickrt run` has before it plans (Linux: 108 MiB by CPython 3.11 with NumPy 2.4; others may take more),
 # beside the weights of the model and of what is planned: `brickrt plan` and `brickrt run` then name the same amount.
 COMMAND_BYTES = 126 * MIB
-# What a run imports, at the latest once it is planned, and bytes that a process grows by then (measured likewise).
+# What a run imports, at the latest once it is planned, and bytes that a process grows by then.
 IMPORTED_BYTES = {"brickrt.runtime.cpu.program": 6 * MIB, "brickrt.runtime.stream.stream_job": 5 * MIB}
 LAYERS, LONGEST = 256, 6.0  # for so many layers bands may be planned as long again, up to so many times as long in all
 WRITER_BYTES = 16 * MIB  # of each output, beside the rows of a band

@@ -96,7 +96,7 @@ def command(request: RunRequest) -> str:
         asked_for = output_paths(list(source.outputs), Path(request.output))
         outputs = values_beside(asked_for, request.result)
         if asked.resume and not journal_path(next(iter(outputs.values()))).exists():
-            check_none(asked_for)
+            check_none(asked_for)  # pictures, too, whose values are there no more
         with _opened(request, _pipeline(request.engine, progress), source, outputs, watched.told, before) as job:
             if asked.resume and not job.options.resume:
                 note(BEGINS)

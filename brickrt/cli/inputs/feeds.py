@@ -76,6 +76,7 @@ def _read(source: SourceGraph, name: str | None, text: str, asked: Preprocessing
     if found.way == "array":
         array = read_npy(path)
         if info.shape is not None and array.ndim < len(info.shape):  # its axes are put in the model's order
+            del array  # which is read once more
             return {name: _boxes(source, name, text, Preprocessing(), Feed())}
         return {name: _as_taken(text, array, info)}
     if found.way != "picture":

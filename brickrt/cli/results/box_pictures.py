@@ -12,25 +12,34 @@ import numpy as np
 
 from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.cli.requests import ResultRequest
-from brickrt.cli.results.pictures import PixelScale, check_stored, write_picture
-from brickrt.cli.results.png import COLOURS
+from brickrt.cli.results.pictures import (
+    PixelScale,
+    check_stored,
+    exceeds_bytes,
+    in_planes,
+    picture_axes,
+    write_picture,
+)
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import Extents
 from brickrt.runtime.files.formats.box_files import BoxSource
 from brickrt.runtime.files.formats.file_formats import format_of, way_of
 from brickrt.runtime.files.source import open_source
 
-BITS_8 = 256
-ROWS_AT_A_TIME = 256  # of which the greatest value is looked for
-
 
 @dataclass(frozen=True)
 class FilePlanes:
-    """Planes [channels, height, width] of a file, whose rows are read when they are asked for, by any thread."""
+    """Planes [channels, height, width] of a file, whose rows are read when they are asked for, by any thread. `axes`
+    are those of channels, rows and columns."""
 
     source: BoxSource
-    shape: Extents
+    axes: tuple[int | None, int, int]
     _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def shape(self) -> Extents:
+        """Channels, height, width."""
+        return tuple(1 if axis is None else self.source.shape[axis] for axis in self.axes)
 
     @property
     def dtype(self) -> np.dtype:
@@ -40,13 +49,12 @@ class FilePlanes:
     def __getitem__(self, key: tuple[slice, slice]) -> np.ndarray:
         """All channels of some rows."""
         top, end, _ = key[1].indices(self.shape[1])
-        channels, _, width = self.shape
-        made = np.empty((channels, end - top, width), self.dtype)
-        front = len(self.source.shape) - 3
-        out = made[0] if front < 0 else made.reshape((1,) * front + made.shape)
+        lo, extents = [0] * len(self.source.shape), list(self.source.shape)
+        lo[self.axes[1]], extents[self.axes[1]] = top, end - top
+        read = np.empty(extents, self.dtype)
         with self._lock:
-            self.source.read((0,) * (out.ndim - 2) + (top, 0), out)
-        return made
+            self.source.read(tuple(lo), read)
+        return in_planes(read, self.axes)
 
 
 def values_beside(outputs: Mapping[str, Path], asked: ResultRequest) -> dict[str, Path]:
@@ -86,19 +94,10 @@ def _write(
     path: Path, values: Path, source: BoxSource, asked: ResultRequest, image: Preprocessing, threads: int
 ) -> None:
     kept = f"the values are in {values}"
-    front = len(source.shape) - 3
-    channels, *sides = (1, *source.shape) if front < 0 else source.shape[front:]
-    if len(sides) != 2 or channels not in COLOURS or any(extent > 1 for extent in source.shape[: max(front, 0)]):
+    axes = picture_axes(source.shape, image.layout == "nhwc")
+    if axes is None:
         raise BrickError(f"{path}: the output is {list(source.shape)}, no picture: {kept}")
-    planes = FilePlanes(source, (channels, *sides))
-    if planes.dtype.kind in "iu" and asked.stored != "uint16" and _greatest(planes) >= BITS_8:
+    planes = FilePlanes(source, axes)
+    if asked.stored != "uint16" and exceeds_bytes(planes):
         raise BrickError(f"{path}: there are whole numbers above 255, which needs --as uint16: {kept}")
-    write_picture(path, planes, PixelScale.of(image, channels, asked.stored, asked.stored_scale), threads)
-
-
-def _greatest(planes: FilePlanes) -> int:
-    """The greatest whole number; 0 for bytes, which are below 256 anyway."""
-    if planes.dtype.itemsize == 1:
-        return 0
-    tops = range(0, planes.shape[1], ROWS_AT_A_TIME)
-    return max(int(planes[:, top : top + ROWS_AT_A_TIME].max(initial=0)) for top in tops)
+    write_picture(path, planes, PixelScale.of(image, planes.shape[0], asked.stored, asked.stored_scale), threads)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,19 +76,41 @@ class PixelScale:
         return np.nan_to_num(made, copy=False) if np.isnan(made.sum()) else made
 
 
-def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
-    """An output as [channels, height, width] with 1, 3 or 4 channels; `last` says that channels come last where both
-    could be. None for what is no picture, such as a row of scores."""
-    if value.ndim == 2:
-        return value[None] if len(value) > 1 else None
-    if value.ndim == 4 and len(value) == 1:
-        value = value[0]
-    if value.ndim != 3 or 0 in value.shape:
+def picture_axes(shape: Sequence[int], last: bool) -> tuple[int | None, int, int] | None:
+    """The axes of channels, rows and columns of an output with 1, 3 or 4 channels, or with none; `last` says that
+    channels come last where both could be. None for what is no picture, such as a row of scores."""
+    front = int(len(shape) == 4 and shape[0] == 1)
+    if 0 in shape or len(shape) - front not in (2, 3):
         return None
-    first_fits, last_fits = value.shape[0] in COLOURS, value.shape[2] in COLOURS
+    if len(shape) == 2:
+        return (None, 0, 1) if shape[0] > 1 else None
+    first_fits, last_fits = shape[front] in COLOURS, shape[-1] in COLOURS
     if last_fits and (last or not first_fits):
-        return value.transpose(2, 0, 1)
-    return value if first_fits else None
+        return front + 2, front, front + 1
+    return (front, front + 1, front + 2) if first_fits else None
+
+
+def in_planes(value: np.ndarray, axes: tuple[int | None, int, int]) -> np.ndarray:
+    """An output, or some of its rows, as [channels, height, width]: a view."""
+    if axes[0] is None:
+        return value[None]
+    front = value.ndim - 3
+    return (value[0] if front else value).transpose([axis - front for axis in axes if axis is not None])
+
+
+def planes_of(value: np.ndarray, last: bool) -> np.ndarray | None:
+    """An output as [channels, height, width]; None for what is no picture. See `picture_axes`."""
+    axes = picture_axes(value.shape, last)
+    return None if axes is None else in_planes(value, axes)
+
+
+def exceeds_bytes(planes: Planes) -> bool:
+    """Whether whole numbers above 255 are among the values."""
+    if planes.dtype.kind not in "iu" or planes.dtype == BYTES:
+        return False
+    tops = range(0, planes.shape[1], ROWS_AT_A_TIME)
+    rows = (planes[slice(None), top : top + ROWS_AT_A_TIME] for top in tops)
+    return any(part.max(initial=0) > np.iinfo(BYTES).max for part in rows)
 
 
 def check_stored(path: Path, stored: str | None) -> None:
@@ -104,6 +127,11 @@ class Planes(Protocol):
     @property
     def shape(self) -> tuple[int, ...]:
         """Channels, height, width."""
+        ...
+
+    @property
+    def dtype(self) -> np.dtype:
+        """The type of values."""
         ...
 
     def __getitem__(self, key: tuple[slice, slice], /) -> np.ndarray:

@@ -21,7 +21,7 @@ from brickrt.cli.inputs.presets import Preprocessing
 from brickrt.cli.requests import ResultRequest, RunRequest
 from brickrt.cli.results.arrays import write_output
 from brickrt.cli.results.decisions import overlay
-from brickrt.cli.results.pictures import PixelScale, check_stored, planes_of, write_picture
+from brickrt.cli.results.pictures import PixelScale, check_stored, exceeds_bytes, planes_of, write_picture
 from brickrt.graph.errors import BrickError
 from brickrt.graph.onnx_import.tensor_info import TensorInfo
 from brickrt.runtime.files.formats.box_files import BoxSource
@@ -30,7 +30,6 @@ from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.tensors import as_file
 
 NAME = "{}"  # in a path, stands for the input's name
-BITS_8 = 256
 
 
 def is_folder(text: str) -> bool:
@@ -134,7 +133,7 @@ class ResultFiles:
         planes = planes_of(made, self.image.layout == "nhwc")
         if planes is None:
             raise BrickError(f"{path}: the output '{name}' is {list(made.shape)}, no picture: use .npy")
-        if planes.dtype.kind in "iu" and planes.max(initial=0) >= BITS_8 and self.asked.stored != "uint16":
+        if self.asked.stored != "uint16" and exceeds_bytes(planes):
             raise BrickError(f"{path}: '{name}' has whole numbers above 255: add --as uint16, or use .npy")
         check_stored(path, self.asked.stored)
         scale = PixelScale.of(self.image, len(planes), self.asked.stored, self.asked.stored_scale)

@@ -43,6 +43,13 @@ def test_classes_are_a_picture(call, folder):
     np.testing.assert_array_equal(np.asarray(Image.open("classes.png")), PIXELS.argmax(2))
 
 
+def test_channels_may_be_last(call, folder):
+    nodes = [helper.make_node("Transpose", ["x"], ["y"], perm=[0, 2, 3, 1])]
+    save(folder / "last.onnx", nodes, [value("x", (1, 3, "H", "W"))], [value("y", (1, "H", "W", 3))])
+    assert call("run", "last.onnx", "--input", "photo.png", "--output", "last.png", *BANDS).code == 0
+    np.testing.assert_array_equal(np.asarray(Image.open("last.png")), PIXELS)
+
+
 def test_what_is_no_picture_keeps_its_values(call, folder):
     called = call("run", "six.onnx", "--input", "photo.png", "--output", "six.png", *BANDS)
     assert (

@@ -102,6 +102,7 @@ def test_what_else_values_may_be():
         ((1, 8, 9, 5), False, None),
         ((2, 3, 8, 9), False, None),
         ((10,), False, None),
+        ((1, 10), False, None),
         ((1, 3, 4, 8, 9), False, None),
     ],
 )
