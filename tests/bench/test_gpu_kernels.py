@@ -13,6 +13,7 @@ from brickrt import zoo
 from brickrt.graph.errors import BrickError
 from brickrt.plan.device.device_spec import device_named
 from brickrt.runtime.cuda.kernels.compile import compile_module
+from tests.support.zoo_networks import shallow_model
 
 # One device, each kind of product on its tensor cores: bfloat16 takes as many registers as float16, to a few, and older
 # devices have the same code with fewer buffers. `python -m bench.gpu.kernels` compiles each precision for two devices.
@@ -68,7 +69,7 @@ def all_used():
     """By device; networks take the precisions in turn, the script has all of each."""
     used = {device: [] for device in DEVICES}
     for turn, name in enumerate(sorted(set(zoo.names()) - LIKE_OTHERS)):
-        network = ModelPrograms.of(zoo.build(name))
+        network = ModelPrograms.of(shallow_model(name))
         for device, precisions in DEVICES.items():
             used[device] += network.functions(device_named(device), precisions[turn % len(precisions)])
     return used

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support import run_page
-from tests.support.run_page import blocks
+from tests.support.programs import forks
+from tests.support.programs.run_page import blocks
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -29,8 +28,7 @@ def environment() -> dict[str, str]:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=lambda page: page.stem)
 def test_the_code_of_a_page_runs(page, environment, tmp_path):
-    runner = [sys.executable, run_page.__file__, str(page)]
-    ended = subprocess.run(runner, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    ended = forks.run(["-m", "tests.support.programs.run_page", page], tmp_path, environment)
     assert ended.returncode == 0, f"{ended.stdout[-3000:]}\n{ended.stderr[-3000:]}"
 
 

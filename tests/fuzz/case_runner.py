@@ -5,7 +5,6 @@ The process imports everything once; a child forked from it starts in a few mill
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 from collections import Counter
 from multiprocessing.connection import Connection
@@ -15,15 +14,13 @@ from tests.fuzz.base_models import own_models
 from tests.fuzz.other_runtimes import compared_with_others
 from tests.fuzz.run_case import Case, outcome
 from tests.support.cpu.in_child import in_child
+from tests.support.programs.forks import server
 
 SECONDS = 20
 MOST = 1 << 30
 """Memory, that of the libraries included, that a process may have at a time for a small model."""
 BYTES = 1 << 32
 """Memory that a case can get at all: far more than it may take, and less than would bring the machine down."""
-# of which each runner is a fork, that need not import everything again
-SERVER = multiprocessing.get_context("forkserver")
-SERVER.set_forkserver_preload([__name__])
 
 
 class Verdict(NamedTuple):
@@ -45,8 +42,8 @@ class CaseRunner:
     """
 
     def __init__(self, seconds: int = SECONDS, compared: bool = False) -> None:
-        self._here, there = SERVER.Pipe()
-        self._process = SERVER.Process(target=_serve, args=(there, seconds, compared, dict(os.environ)))
+        self._here, there = server().Pipe()
+        self._process = server().Process(target=_serve, args=(there, seconds, compared, dict(os.environ)))
         self._process.start()
         there.close()
         self._here.recv()

@@ -60,6 +60,8 @@ OTHERS: dict[str, dict[str, object]] = {
     "swin-t": {"WIDTH": 24, "BLOCKS": ((2, 3), (2, 6), (1, 12))},
     "vit-s16": {"DEPTH": 4},
 }
+# What says how often a network repeats blocks that are alike.
+ALIKE = {"conformer": "DEPTH", "deepcam": "MIDDLE_BLOCKS"}
 # Options of slim networks.
 OPTIONS: dict[str, dict[str, Any]] = {"restormer": {"width": 8, "blocks": (1, 1, 1), "refinement": 0}}
 SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
@@ -94,6 +96,14 @@ def slim(name: str) -> Iterator[None]:
             patch.setattr(Net, "conv", narrow_conv)
             patch.setattr(Net, "linear", narrow_linear)
         yield
+
+
+def shallow_model(name: str) -> onnx.ModelProto:
+    """What `zoo.build` writes, where blocks that are alike are repeated less often: no operator of another shape."""
+    with pytest.MonkeyPatch.context() as patch:
+        if name in ALIKE:
+            patch.setattr(import_module(lookup(name)[1].__module__), ALIKE[name], 2)
+        return zoo.build(name, **({"blocks": (2, 2, 2, 2), "refinement": 1} if name == "restormer" else {}))
 
 
 def slim_model(name: str, **arguments: Any) -> onnx.ModelProto:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
 import pytest
 
 from brickrt.demo import engines
+from tests.support.programs import forks
 
 WRITTEN = ["before.png", "after.png", "side-by-side.png", "report.html"]
 
@@ -86,12 +86,12 @@ def test_an_interrupted_demo_leaves_nothing(tmp_path):
     scratch.mkdir()
     words = ["demo", "--out", str(tmp_path / "demo"), "--size", "256", "--threads", "1", "--runs", "10000"]
     environment = os.environ | {"TMPDIR": str(scratch)}
-    command = [sys.executable, "-m", "brickrt", *words]
-    heeding = {"text": True, "env": environment, "preexec_fn": _heed_sigint}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, **heeding) as process:
-        while process.poll() is None and not list(scratch.glob("*/noisy.npy")):
+    with open(tmp_path / "told", "w+") as told:
+        process = forks.started(["-m", "brickrt", *words], [told.fileno()] * 2, tmp_path, environment)
+        while process.exitcode is None and not list(scratch.glob("*/noisy.npy")):
             time.sleep(0.05)
-        process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=60)
-    assert process.returncode == 130 and told == "brickrt: interrupted\n"
+        os.kill(process.pid, signal.SIGINT)
+        process.join(60)
+        told.seek(0)
+        assert process.exitcode == 130 and told.read() == "brickrt: interrupted\n"
     assert not (tmp_path / "demo").exists() and not list(scratch.iterdir())

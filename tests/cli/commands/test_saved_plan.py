@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 
 import numpy as np
 import onnx
@@ -13,6 +11,7 @@ import pytest
 
 import brickrt
 from brickrt.runtime.cache.saved_plan import _digest
+from tests.support.programs import forks
 
 
 @pytest.fixture
@@ -30,8 +29,7 @@ def test_another_process_computes_the_same_bits(models, saved, tmp_path):
     rt = brickrt.Runtime(models / "conv.onnx", device="cpu", strategy="memoized", brick=4)
     want = rt.execute({"x": x})["y"]
     words = "run", models / "conv.onnx", "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--plan", saved
-    command = [sys.executable, "-m", "brickrt", *map(str, words), "--device", "cpu", "--json"]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    ran = forks.run(["-m", "brickrt", *words, "--device", "cpu", "--json"])
     assert ran.returncode == 0, ran.stderr
     assert np.load(tmp_path / "y.npy").tobytes() == want.tobytes()
     again = brickrt.Runtime(models / "conv.onnx", device="cpu", plan=saved)

@@ -25,6 +25,7 @@ from brickrt.runtime.stream.stream_planning import RESIDENT_STEP_BYTES
 from tests.runtime.stream.helpers import pixels, pools, two_layers
 from tests.support.cli_models import told
 from tests.support.graphs.attention import attention_network
+from tests.support.programs import forks
 
 
 @pytest.fixture
@@ -231,8 +232,7 @@ def test_plan_and_run_name_a_least_memory_that_is_enough(files):
     by a few pages one may name a step more; the next run takes either."""
 
     def said(*words: str) -> subprocess.CompletedProcess:
-        words = (sys.executable, "-m", "brickrt", *words)
-        return subprocess.run(words, cwd=files, capture_output=True, text=True)
+        return forks.run(["-m", "brickrt", *words], files)
 
     plan, run = (said(*words, "--max-memory", "1MiB").stderr for words in (("plan", "m.onnx"), (*RUN, "y.npy")))
     assert re.sub(r"\d+", "N", plan) == re.sub(r"\d+", "N", run)
@@ -285,14 +285,12 @@ def test_interrupt_keeps_what_is_finished(files):
         "stream_job.plan_stream = lambda *a, **o: plan(*a[:4], a[4] or StreamCut(1, (1,)), *a[5:], **o)\n"
         "sys.exit(main(sys.argv[1:]))\n"
     )
-    words = [sys.executable, "-c", code, *RUN, "y.npy", "--max-memory", "2G"]
-    done = subprocess.run(words, cwd=files, capture_output=True, text=True, check=False, timeout=100)
+    done = forks.run(["-c", code, *RUN, "y.npy", "--max-memory", "2G"], files)
     assert done.returncode == 128 + signal.SIGINT, done.stderr
     first, second = done.stderr.splitlines()
     assert re.fullmatch(r"brickrt: \d+ of 6\d bands are finished and kept: the same command with --resume .*", first)
     assert second == "brickrt: interrupted" and journal_path(out).exists()
-    again = [sys.executable, "-m", "brickrt", *RUN, "y.npy", "--resume", "--json"]
-    report = json.loads(subprocess.run(again, cwd=files, capture_output=True, text=True, check=True).stdout)
+    report = json.loads(forks.run(["-m", "brickrt", *RUN, "y.npy", "--resume", "--json"], files).stdout)
     assert report["bands_run"] < report["bands"] and os.path.exists(out)
 
 

@@ -5,19 +5,18 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 
 import numpy as np
 import onnx
 import pytest
 
 from tests.support.graphs.onnx_models import chain
+from tests.support.programs import forks
 
 pytest.importorskip("fcntl", reason="pseudo-terminals are of POSIX systems")
 pyte = pytest.importorskip("pyte", reason="reading screens needs pyte: pip install brickrt[test]")
 
-from tests.support.terminals import Terminal  # noqa: E402
+from tests.support.programs.terminals import Terminal  # noqa: E402
 
 NAME = "名前 \x1b[31m\tred"
 FOREVER = ["--repeat", "1000000"]
@@ -101,8 +100,7 @@ def test_terminals_that_want_less(folder, env):
 
 
 def test_without_a_terminal_there_is_one_line_and_json_is_clean(folder):
-    command = [sys.executable, "-m", "brickrt", *words("--repeat", "3", "--json")]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    done = forks.run(["-m", "brickrt", *words("--repeat", "3", "--json")], folder)
     assert json.loads(done.stdout)["runs"] == 3
     assert done.stderr.startswith("run 3 of 3, 100 %") and len(done.stderr.splitlines()) == 1
 
@@ -204,8 +202,7 @@ def test_frames_follow_the_size_of_the_terminal(folder):
 @pytest.mark.parametrize("presses", [1, 2])
 def test_what_does_not_hear_signals_is_ended_all_the_same(tmp_path, presses):
     """The main thread hashes for minutes, in C, while a file is half written."""
-    command = [sys.executable, "-c", DEAF, str(presses)]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=100, check=False)
+    done = forks.run(["-c", DEAF, presses], tmp_path)
     assert (done.returncode, done.stdout, done.stderr) == (130, "restored\n", "brickrt: interrupted\n")
     assert not list(tmp_path.iterdir())
 
@@ -230,15 +227,14 @@ with heard(Signals()), restored_by(lambda: print("restored", flush=True)):
 
 
 def test_interrupts_reach_a_run_in_compiled_code(tmp_path):
-    """One run of many seconds: it ends between tasks, not at its end."""
+    """One run of a second or more: it ends between tasks, not at its end."""
     nodes = [onnx.helper.make_node("Conv", [a, "w"], [b], pads=[1] * 4) for a, b in zip("xabcdefg", "abcdefgy")]
     w = onnx.numpy_helper.from_array(np.ones((64, 64, 3, 3), np.float32), "w")
-    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (4, 64, 512, 512)) for n in "xy"]
+    ends = [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, (2, 64, 512, 512)) for n in "xy"]
     graph = onnx.helper.make_graph(nodes, "long", ends[:1], ends[1:], [w])
     ops = [onnx.helper.make_opsetid("", 17)]
     onnx.save(onnx.helper.make_model(graph, opset_imports=ops, ir_version=8), tmp_path / "long.onnx")
-    command = [sys.executable, "-c", SIGNALLED, str(tmp_path / "long.onnx")]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    done = forks.run(["-c", SIGNALLED, tmp_path / "long.onnx"])
     assert done.stdout == "ended\n", done.stderr
 
 
@@ -250,7 +246,7 @@ from brickrt.cli.terminal.interrupts import interruptible
 
 class Press:
     def began(self, tasks, rows):
-        threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+        threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
     def ended(self, tasks, events):
         raise SystemExit("the run came to its end")
     def hosted(self, *node):
@@ -260,7 +256,7 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 runtime = Runtime(sys.argv[1], watch=Press(), exact=True)
 try:
     with interruptible(runtime.cancel):
-        runtime.execute({"x": np.zeros((4, 64, 512, 512), np.float32)})
+        runtime.execute({"x": np.zeros((2, 64, 512, 512), np.float32)})
 except KeyboardInterrupt:
     print("ended")
 """

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("fcntl", reason="pseudo-terminals are of POSIX systems")
 pytest.importorskip("pyte", reason="reading screens needs pyte: pip install brickrt[test]")
 
-from tests.support.terminals import Terminal
+from tests.support.programs.terminals import Terminal
 
 
 def demo(folder, *words: str) -> Terminal:

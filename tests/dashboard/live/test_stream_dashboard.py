@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -15,7 +13,8 @@ pytest.importorskip("pyte", reason="reading screens needs pyte: pip install bric
 
 from brickrt import zoo
 from tests.runtime.windows.helpers import image, layers
-from tests.support.terminals import Terminal
+from tests.support.programs import forks
+from tests.support.programs.terminals import Terminal
 
 EDGE = 512
 
@@ -60,17 +59,14 @@ def test_q_ends_a_run_on_windows_which_goes_on(folder):
     assert terminal.end() == 130
     assert b"are finished and kept: the same command with --resume goes on with them" in terminal.raw
     words = [word for word in WINDOWS if word != "--dashboard"]
-    done = subprocess.run(
-        [sys.executable, "-m", "brickrt", *words, "--resume", "--json"], cwd=folder, capture_output=True
-    )
+    done = forks.run(["-m", "brickrt", *words, "--resume", "--json"], folder)
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert 0 < told["windows_run"] < told["windows"]
 
 
 def test_without_a_terminal_there_is_one_line_and_json_is_clean(folder):
-    words = [sys.executable, "-m", "brickrt", *BANDS, "--json"]
-    done = subprocess.run(words, cwd=folder, capture_output=True, text=True, check=True)
+    done = forks.run(["-m", "brickrt", *BANDS, "--json"], folder)
     told = json.loads(done.stdout)
     assert done.stderr.startswith("bands ") and ", 100 %" in done.stderr and len(done.stderr.splitlines()) == 1
     assert [one["name"] for one in told["pass_times"]] == [f"pass {k + 1}" for k in range(told["sweeps"])]

@@ -4,10 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import dask
 import pytest
 from distributed import Client, LocalCluster
 
 from brickrt.runtime.cluster.cluster_workers import RESOURCE
+from tests.support.programs import forks
+
+
+@pytest.fixture(scope="package", autouse=True)
+def _workers_are_forks() -> Iterator[None]:
+    """All workers but those of a test that says otherwise."""
+    forks.server()
+    with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
+        yield
 
 
 @pytest.fixture(scope="package")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -24,6 +22,7 @@ from brickrt.runtime.tuning.timed_program import Sample
 from brickrt.runtime.tuning.variants import LAYERS
 from tests.support.graphs.by_definition import interpret
 from tests.support.graphs.plan_graphs import Sketch, bottlenecks
+from tests.support.programs import forks
 from tests.support.task_checks import SERVER, check_twice, with_values
 
 
@@ -207,7 +206,7 @@ def test_another_process_finds_it():
         "from tests.runtime.cpu.test_tune import *\n"
         "print(Stopwatch(by_algorithm(), seconds=0.0).plan(wide()).algorithms)"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = forks.run(["-c", script])
     assert done.stdout.strip() == str(first.algorithms)
 
 

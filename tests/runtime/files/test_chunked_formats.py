@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
 import sys
 
 import h5py
@@ -20,6 +19,7 @@ from brickrt.runtime.files.formats.sliced import SlicedChunks, SlicedSource
 from brickrt.runtime.files.sink import create_sink
 from brickrt.runtime.files.source import open_source
 from tests.runtime.files.helpers import check_reads, check_writes, swept, values
+from tests.support.programs import forks
 
 
 @given(
@@ -288,7 +288,7 @@ sink.write((0, 0, 0), np.ones((2, 4, 8), np.float32))
 
 def test_nothing_is_left_of_a_chunk_that_was_written_when_a_run_was_killed(tmp_path):
     path, want = tmp_path / "a.zarr", values((4, 4, 8), np.float32)
-    assert subprocess.run([sys.executable, "-c", KILLED, path], check=False).returncode == -signal.SIGKILL
+    assert forks.run(["-c", KILLED, path]).returncode == -signal.SIGKILL
     assert list(tmp_path.rglob("*.partial"))
     sink = create_sink(path, want.shape, "f4", axis=0, resume=True, chunks=(2, 4, 8))
     sink.write((0, 0, 0), want)

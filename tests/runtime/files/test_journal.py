@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import textwrap
 import tracemalloc
 from functools import partial
@@ -27,6 +25,7 @@ from brickrt.runtime.files.journal import (
 from brickrt.runtime.files.sink import create_sink
 from brickrt.runtime.files.source import open_source
 from tests.runtime.files.helpers import odd, values
+from tests.support.programs import forks
 
 HEADER = {"model": "1f", "input": "2f", "plan": "3f", "instruction set": "avx2", "format": "1"}
 FINISHED = {(0, 0): ("aa", b""), (0, -1): ("bb", b"partial sums"), (2**40, 7): ("", bytes(range(250)) * 4)}
@@ -308,7 +307,7 @@ RUN = textwrap.dedent("""
 def test_a_run_that_is_killed_at_any_moment_goes_on(tmp_path, name, apart):
     """Moments are before each call that changes the disk, and where it is a write, when half of it was done; for Zarr,
     which makes many, every seventh."""
-    ended = subprocess.run([sys.executable, "-c", RUN, str(tmp_path), name, str(apart)], capture_output=True, text=True)
+    ended = forks.run(["-c", RUN, tmp_path, name, apart])
     assert ended.returncode == 0, ended.stderr
     moments = int(ended.stdout)
     assert moments > 20 and len(list(tmp_path.iterdir())) == len(range(1, moments + 1, apart))

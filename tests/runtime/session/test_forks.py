@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
 import pytest
 
@@ -14,26 +12,26 @@ from brickrt.runtime.cuda.program import CudaProgram
 from tests.runtime.cuda.test_faults import made
 from tests.support.cuda.callback_kernels import CallbackDriver, use_callbacks
 from tests.support.cuda.host_kernels import needs_compiler
+from tests.support.programs import forks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 
 LIMIT = 120  # seconds, after which something hangs
-BEGINNING = f"""
+BEGINNING = """
 import os, signal, sys, threading
-sys.path[:] = {sys.path!r}
 import numpy as np
 from brickrt.runtime.session.runtime import Runtime
 from onnx import TensorProto, helper, numpy_helper
 
 def layers(n):
-    nodes = [helper.make_node("Conv", [f"a{{k}}", "w"], [f"a{{k + 1}}"], pads=[1, 1, 1, 1]) for k in range(n)]
+    nodes = [helper.make_node("Conv", [f"a{k}", "w"], [f"a{k + 1}"], pads=[1, 1, 1, 1]) for k in range(n)]
     w = np.random.default_rng(0).standard_normal((16, 16, 3, 3)).astype(np.float32) / 12
-    ends = [helper.make_tensor_value_info(a, TensorProto.FLOAT, ["N", 16, 64, 64]) for a in ("a0", f"a{{n}}")]
+    ends = [helper.make_tensor_value_info(a, TensorProto.FLOAT, ["N", 16, 64, 64]) for a in ("a0", f"a{n}")]
     graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], [numpy_helper.from_array(w, "w")])
     return helper.make_model(graph)
 
 def given(batch):
-    return {{"a0": np.random.default_rng(batch).standard_normal((batch, 16, 64, 64)).astype(np.float32)}}
+    return {"a0": np.random.default_rng(batch).standard_normal((batch, 16, 64, 64)).astype(np.float32)}
 
 def bits(runtime, x):
     return b"".join(array.tobytes() for array in runtime.execute(x).values())
@@ -47,7 +45,7 @@ def child_of(work):
 
 def check(child):
     ended = os.waitpid(child, 0)[1]
-    assert ended == 0, f"the child ended with {{ended}}"
+    assert ended == 0, f"the child ended with {ended}"
 
 runtime = Runtime(layers(6), device="cpu", threads=2)
 x, other = given(1), given(2)
@@ -102,11 +100,10 @@ sys.exit(0) if observer.child == 0 else check(observer.child)
 
 @pytest.mark.parametrize("case", ["RUNNING", "GRANDCHILD", "COMPILING", "WATCHED"])
 def test_children_compute_the_same(case, tmp_path):
-    """In fresh interpreters: a fork of this one would have its threads' locks. Nothing is kept from other tests: what
-    plans would be imported late, maybe by another thread while this one forks, where plans are known."""
-    started = [sys.executable, "-c", BEGINNING + globals()[case], str(tmp_path)]
+    """In processes that begin without threads: a fork of this one would have its threads' locks. Nothing is kept from
+    other tests: where plans are known, what plans may be imported while another thread forks."""
     own = os.environ | {"BRICKRT_CACHE_DIR": str(tmp_path)}
-    ran = subprocess.run(started, timeout=LIMIT, capture_output=True, text=True, check=False, env=own)
+    ran = forks.run(["-c", BEGINNING + globals()[case], tmp_path], env=own, timeout=LIMIT)
     assert ran.returncode == 0, ran.stderr
 
 

@@ -20,6 +20,7 @@ from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.stream.stream_files import opened_job
 from brickrt.runtime.stream.stream_report import StreamCut, StreamOptions, StreamReport, Watch
 from tests.support.cpu.streams import plan_of, planner_of
+from tests.support.programs import forks
 
 SIZE = 64
 PLENTY = 2**36
@@ -77,11 +78,15 @@ def may_spill(model: bytes) -> tuple[str, ...]:
     return planner_of(plan_of(onnx.load_from_string(model), exact=False)).may_spill
 
 
-def child(*words: object, check: bool = True) -> tuple[int, dict, str]:
-    """`bench.stream_run` in a fresh process: exit code, what it reports, standard error."""
+def child(*words: object, check: bool = True, fresh: bool = False) -> tuple[int, dict, str]:
+    """`bench.stream_run` in a process of its own: exit code, what it reports, standard error. A `fresh` one shares no
+    memory with others, so that it has what it measures to itself."""
+    call = ["-m", "bench.stream_run", *map(str, words), "--threads", "2"]
     env = os.environ | {"BRICKRT_CALIBRATE": "0"}
-    call = [sys.executable, "-m", "bench.stream_run", *map(str, words), "--threads", "2"]
-    done = subprocess.run(call, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=300)
+    if fresh:
+        done = subprocess.run([sys.executable, *call], cwd=ROOT, env=env, capture_output=True, text=True, timeout=300)
+    else:
+        done = forks.run(call, ROOT, env)
     assert not check or done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     return done.returncode, json.loads(lines[-1]) if done.returncode == 0 else {}, done.stderr

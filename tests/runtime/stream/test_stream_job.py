@@ -122,11 +122,11 @@ def test_below_the_least_is_refused_with_the_least(tmp_path):
     (tmp_path / "m.onnx").write_bytes(two_layers(size=512))
     np.save(tmp_path / "x.npy", pixels(512))
     words = [tmp_path / "m.onnx", "--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--limit"]
-    code, _, err = child(*words, 2**20, check=False)
+    code, _, err = child(*words, 2**20, check=False, fresh=True)
     least = int(re.search(r"raise --max-memory to (\d+)MiB$", err.strip().splitlines()[-1])[1]) * 2**20
     assert code == 1 and not (tmp_path / "y.npy").exists()
-    assert child(*words, least - 2**25, check=False)[0] == 1
-    _, told, _ = child(*words, least)
+    assert child(*words, least - 2**25, check=False, fresh=True)[0] == 1
+    _, told, _ = child(*words, least, fresh=True)
     assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"] == least
 
 
@@ -158,7 +158,7 @@ def test_measured_is_at_most_projected_is_at_most_the_limit(name, size, options,
     shape = (1, 1, size, size, size) if name == "unet3d" else (1, 3, size, size)
     np.save(tmp_path / "x.npy", np.zeros(shape, np.float32))
     words = ["--input", tmp_path / "x.npy", "--output", tmp_path / "y.npy", "--over", over]
-    _, told, _ = child(tmp_path / "m.onnx", *words)
+    _, told, _ = child(tmp_path / "m.onnx", *words, fresh=True)
     assert told["peak_bytes"] <= told["projected_bytes"] <= told["limit_bytes"]
 
 

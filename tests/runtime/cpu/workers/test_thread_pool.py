@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
-import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,6 +17,7 @@ from brickrt.runtime.cpu.workers.queues import homes, queues
 from brickrt.runtime.cpu.workers.task_places import places_of
 from brickrt.runtime.cpu.workers.thread_pool import Jobs, ThreadPool, thread_pool
 from tests.support.cpu.bare_tasks import check_run, graph_of, program_of
+from tests.support.programs import forks
 
 pytestmark = pytest.mark.timeout(120, method="thread")
 
@@ -89,9 +88,9 @@ def test_helpers_have_a_core_each_where_there_are_enough():
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
 def test_a_fork_starts_threads_of_its_own_and_processes_end():
-    """In a fresh interpreter, since a fork of this one would have its threads' locks."""
+    """In a process without threads, since a fork of this one would have its threads' locks."""
     code = (
-        "import os, sys; sys.path[:] = " + repr(sys.path) + "\n"
+        "import os, sys\n"
         "from tests.support.cpu.bare_tasks import program_of\n"
         "program = program_of([[], [0], [0], [1, 2]], 3)\n"
         "assert program.run([], []).tasks == 4\n"
@@ -100,7 +99,7 @@ def test_a_fork_starts_threads_of_its_own_and_processes_end():
         "sys.exit(0) if child == 0 else None\n"
         "assert os.waitpid(child, 0)[1] == 0\n"
     )
-    assert subprocess.run([sys.executable, "-c", code], timeout=100, check=False).returncode == 0
+    assert forks.run(["-c", code]).returncode == 0
 
 
 def test_queues_hold_every_task_once_in_order():

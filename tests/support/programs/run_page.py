@@ -1,7 +1,7 @@
-"""Runs the code blocks of a page in order: python run_page.py PAGE. Python blocks share their names.
+"""Runs the code blocks of a page in order, from the page's folder on: python -m tests.support.programs.run_page PAGE.
 
-Plain commands of brickrt run in processes that a server forks, which has imported what they import: half of the time of
-most. What a shell has to read, a shell runs.
+Python blocks share their names. Plain commands of brickrt run in forks of what this process is at first. What a shell
+has to read, a shell runs.
 """
 
 from __future__ import annotations
@@ -11,16 +11,11 @@ import re
 import shlex
 import subprocess
 import sys
+from multiprocessing.connection import Connection
 from pathlib import Path
 from types import ModuleType
 
-SERVER = multiprocessing.get_context("forkserver")
-COMMANDS = (
-    "brickrt.cli.commands.run",
-    "brickrt.cli.outputs.plan_compare",
-    "brickrt.cli.commands.tune",
-    "llvmlite.binding",
-)
+FORK = multiprocessing.get_context("fork")
 PLAIN = re.compile(r"brickrt( [\w./=,+-]+)+")
 BLOCK = re.compile(r"^```(bash|python)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -32,25 +27,36 @@ def blocks(page: Path) -> list[tuple[str, str, int]]:
 
 
 def run(page: Path) -> None:
+    asks, theirs = FORK.Pipe()
+    server = FORK.Process(target=serve, args=(asks, theirs))
+    server.start()
     program = sys.modules["program"] = ModuleType("program")
     for language, code, line in blocks(page):
         print(f"--- {page.name}, line {line}", flush=True)
         if language == "bash" and all(map(PLAIN.fullmatch, code.splitlines())):
             for command in code.splitlines():
-                run_command(command)
+                asks.send(command)
+                if failed := asks.recv():
+                    sys.exit(f"{command}: exit code {failed}")
         elif language == "bash":
             subprocess.run(["bash", "-euo", "pipefail", "-c", code], check=True)
         else:
             exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), vars(program))
+    asks.close()
+    server.join()
 
 
-def run_command(command: str) -> None:
-    """Runs a command of brickrt in a fork of the server; SystemExit where it fails."""
-    process = SERVER.Process(target=_forked, args=(shlex.split(command),))
-    process.start()
-    process.join()
-    if process.exitcode:
-        sys.exit(f"{command}: exit code {process.exitcode}")
+def serve(theirs: Connection, asks: Connection) -> None:
+    """Runs commands of brickrt, each in a fork, and answers with its exit code, until nobody asks any more."""
+    theirs.close()
+    while True:
+        try:
+            command = FORK.Process(target=_forked, args=(shlex.split(asks.recv()),))
+        except EOFError:
+            return
+        command.start()
+        command.join()
+        asks.send(command.exitcode)
 
 
 def _forked(words: list[str]) -> None:
@@ -61,5 +67,4 @@ def _forked(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    SERVER.set_forkserver_preload(list(COMMANDS))
     run(Path(sys.argv[1]))

@@ -1,0 +1,1 @@
+"""Programs that tests start: in forks of a server, in terminals, from the pages of the documents."""
