@@ -18,7 +18,7 @@ from brickrt.runtime.files.formats.file_formats import is_zarr
 from brickrt.runtime.files.identity import FilesRead
 from brickrt.runtime.files.model_inputs import Pixels, as_input
 from brickrt.runtime.files.source import open_source
-from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
+from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, if_float
 from brickrt.runtime.lowering.arena import view_aliases
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 
@@ -79,12 +79,13 @@ class ClusterOutput:
         """The array as the model's output."""
         if not is_zarr(self.path):
             raise BrickError(f"{self.path}: workers of a cluster write Zarr together: give a name that ends in .zarr")
+        stored, scale = if_float(kind.dtype, self.stored, self.scale)
         return as_file(
             self.path,
             kind.shape,
             kind.dtype,
-            stored=self.stored if kind.dtype.kind == "f" else None,
-            scale=self.scale if kind.dtype.kind == "f" else None,
+            stored=stored,
+            scale=scale,
             axis=min(AXIS, kind.rank - 1),
             resume=resume,
             chunks=self.chunks,

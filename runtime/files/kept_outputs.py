@@ -5,12 +5,76 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple, Protocol
 
 from brickrt.graph.errors import BrickError, InputError
+from brickrt.ops.types import Shape, TensorType
 from brickrt.runtime.files.journal import Journal, JournalPlace
-from brickrt.runtime.files.tensors import TensorSink
+from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, if_float
 
 Sinks = dict[str, TensorSink]
+MOST_COLUMNS = 1024  # of a chunk of an output
+
+
+class OutputOptions(Protocol):
+    """How outputs are stored (see `as_file`), and whether a run that was ended early is gone on with."""
+
+    @property
+    def stored(self) -> str | None:
+        """The type of what was float."""
+        ...
+
+    @property
+    def scale(self) -> float | None:
+        """What floats are multiplied with before."""
+        ...
+
+    @property
+    def resume(self) -> bool:
+        """Whether there may be files of an earlier run."""
+        ...
+
+
+class OutputLayout(NamedTuple):
+    """The tensor that an output's file holds, the axis of its rows, and the chunks that a run writes whole."""
+
+    kind: TensorType
+    axis: int
+    chunks: Shape
+
+
+def opened_sinks(
+    layouts: Mapping[str, OutputLayout],
+    outputs: Mapping[str, str | Path],
+    like: TensorSource,
+    options: OutputOptions,
+    remark: str = "",
+) -> Sinks:
+    """A file for each of a model's outputs; for `like`, the input, and `remark` see `create_sink`. Raises BrickError
+    where `outputs` lacks one or names others, and for files that cannot be written: then none is left behind."""
+    if outputs.keys() != layouts.keys():
+        raise BrickError(f"the model's outputs are {', '.join(layouts)}: give a file for each")
+    sinks: Sinks = {}
+    try:
+        for name, (kind, axis, chunks) in layouts.items():
+            stored, scale = if_float(kind.dtype, options.stored, options.scale)
+            sinks[name] = as_file(
+                outputs[name],
+                kind.shape,
+                kind.dtype,
+                stored=stored,
+                scale=scale,
+                axis=axis,
+                resume=options.resume,
+                chunks=chunks,
+                like=like,
+                remark=remark,
+            )
+    except BaseException:
+        for sink in sinks.values():
+            sink.abandon(keep=options.resume)
+        raise
+    return sinks
 
 
 @contextmanager

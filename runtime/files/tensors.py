@@ -230,6 +230,11 @@ class TensorSink:
         self.sink.abandon(keep)
 
 
+def if_float(dtype: np.dtype, stored: str | None, scale: float | None) -> tuple[str | None, float | None]:
+    """`stored` and `scale` of an output of `dtype`, where both are said for all outputs of a model: of floats alone."""
+    return (stored, scale) if dtype.kind == "f" else (None, None)
+
+
 def as_file(
     path: str | Path,
     shape: Extents,

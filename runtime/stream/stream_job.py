@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from brickrt.graph.errors import BrickError, callers_own, last_resort
+from brickrt.graph.errors import callers_own, last_resort
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.ops.types import TensorType
 from brickrt.plan.stream.row_axes import RowAxes
@@ -17,9 +17,9 @@ from brickrt.plan.stream.stream_plan import StreamPlan
 from brickrt.runtime.cache.plan_cache import model_digest
 from brickrt.runtime.cpu.compile.host_isa import host_isa
 from brickrt.runtime.files.journal import Journal, journal_path
-from brickrt.runtime.files.kept_outputs import is_kept, kept_outputs
+from brickrt.runtime.files.kept_outputs import MOST_COLUMNS, OutputLayout, is_kept, kept_outputs, opened_sinks
 from brickrt.runtime.files.scratch import ScratchFolder, scratch_path
-from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
+from brickrt.runtime.files.tensors import TensorSink, TensorSource
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled
 from brickrt.runtime.stream.boxes_io import CountedSink, CountedSource, Traffic
@@ -32,7 +32,6 @@ from brickrt.runtime.stream.sweep_run import Files, SweepWork
 if TYPE_CHECKING:
     from brickrt.runtime.stream.stream_program import StreamProgram
 
-COLUMNS = 1024  # of a chunk of an output
 CUT = "bands"  # in the journal's header
 
 
@@ -135,29 +134,11 @@ class StreamJob:
             self._program.cancel()
 
     def _sinks(self, outputs: Mapping[str, str | Path]) -> dict[str, TensorSink]:
-        graph, options = self.plan.graph, self.options
-        check_outputs(graph.outputs, outputs)
-        like = next(iter(self.inputs.values()))
-        sinks: dict[str, TensorSink] = {}
-        try:
-            for name in graph.outputs:
-                kind = graph.types[name]
-                sinks[name] = as_file(
-                    outputs[name],
-                    kind.shape,
-                    kind.dtype,
-                    stored=options.stored if kind.dtype.kind == "f" else None,
-                    scale=options.scale if kind.dtype.kind == "f" else None,
-                    axis=min(self.stream.swept.axes.of(name), kind.rank - 1),
-                    resume=options.resume,
-                    chunks=self._chunks(name),
-                    like=like,
-                )
-        except BaseException:
-            for sink in sinks.values():
-                sink.abandon(keep=options.resume)
-            raise
-        return sinks
+        graph, layouts = self.plan.graph, {}
+        for name in graph.outputs:
+            axis = min(self.stream.swept.axes.of(name), graph.types[name].rank - 1)
+            layouts[name] = OutputLayout(graph.types[name], axis, self._chunks(name))
+        return opened_sinks(layouts, outputs, next(iter(self.inputs.values())), self.options)
 
     def _chunks(self, name: str) -> tuple[int, ...]:
         """Chunks that bands and strips write whole."""
@@ -168,7 +149,7 @@ class StreamJob:
         rows = max(1, max(schedule.rows[name].fresh for schedule in schedules))
         widths = [schedule.across[name].extents[0].tolist() for schedule in schedules]
         axis = self.stream.swept.axes.of(name)
-        behind = [min(COLUMNS, *(width[k] for width in widths)) for k in range(axis + 1, len(shape))]
+        behind = [min(MOST_COLUMNS, *(width[k] for width in widths)) for k in range(axis + 1, len(shape))]
         return (*shape[:axis], rows, *behind)
 
     def _header(self) -> dict[str, str]:
@@ -208,9 +189,3 @@ class _Countdown:
         told = StreamProgress(sweep, len(sweeps), rows, self.tall, job.finished, job.all_bands, *traffic, left)
         with callers_own():
             job.watch(told)
-
-
-def check_outputs(names: Collection[str], outputs: Mapping[str, str | Path]) -> None:
-    """Raises BrickError unless there is a file for each of the model's outputs, and for nothing else."""
-    if outputs.keys() != set(names):
-        raise BrickError(f"the model's outputs are {', '.join(names)}: give a file for each")

@@ -17,15 +17,14 @@ from brickrt.ops.types import Shape, TensorType
 from brickrt.plan.stream.stream_plan import AXIS
 from brickrt.runtime.cache.plan_cache import model_digest
 from brickrt.runtime.files.journal import Journal, journal_path
-from brickrt.runtime.files.kept_outputs import kept_outputs
+from brickrt.runtime.files.kept_outputs import MOST_COLUMNS, OutputLayout, kept_outputs, opened_sinks
 from brickrt.runtime.files.model_inputs import Pixels, source_of
-from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file
+from brickrt.runtime.files.tensors import TensorSink, TensorSource
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled, Program
 from brickrt.runtime.stream.boxes_io import CountedSink, CountedSource, Traffic
 from brickrt.runtime.stream.resident import peak_bytes
 from brickrt.runtime.stream.stream_files import named
-from brickrt.runtime.stream.stream_job import COLUMNS, check_outputs
 from brickrt.runtime.stream.stream_report import StreamOptions, StreamProgress, Watch, check_options
 from brickrt.runtime.windows.decision import NO_DECISION, Decision
 from brickrt.runtime.windows.window_options import WindowOptions
@@ -113,28 +112,8 @@ class WindowJob:
             one.cancel()
 
     def _sinks(self, outputs: Mapping[str, str | Path]) -> dict[str, TensorSink]:
-        check_outputs(self.planned.outputs, outputs)
-        sinks: dict[str, TensorSink] = {}
-        try:
-            for name, one in self.planned.outputs.items():
-                kept = one.written.dtype.kind == "f"
-                sinks[name] = as_file(
-                    outputs[name],
-                    one.written.shape,
-                    one.written.dtype,
-                    stored=self.options.stored if kept else None,
-                    scale=self.options.scale if kept else None,
-                    axis=AXIS,
-                    resume=self.options.resume,
-                    chunks=_chunks(one),
-                    like=self.given,
-                    remark=self.planned.options.remark(),
-                )
-        except BaseException:
-            for sink in sinks.values():
-                sink.abandon(keep=self.options.resume)
-            raise
-        return sinks
+        layouts = {name: OutputLayout(one.written, AXIS, _chunks(one)) for name, one in self.planned.outputs.items()}
+        return opened_sinks(layouts, outputs, self.given, self.options, self.planned.options.remark())
 
     def _header(self) -> dict[str, str]:
         """What a run that resumes must have in common with the one that was ended."""
@@ -152,7 +131,7 @@ def _chunks(one: BlendedOutput) -> Shape:
     """Chunks of as many rows as a row of windows finishes."""
     shape, starts = one.written.shape, one.layout.starts[0]
     rows = starts[1] - starts[0] if len(starts) > 1 else shape[AXIS]
-    return (*shape[:AXIS], max(1, rows), *(min(COLUMNS, extent) for extent in shape[AXIS + 1 :]))
+    return (*shape[:AXIS], max(1, rows), *(min(MOST_COLUMNS, extent) for extent in shape[AXIS + 1 :]))
 
 
 class _WindowsDone:

@@ -157,44 +157,29 @@ class FlatSource:
         os.close(self._fd)
 
 
-class FlatSink:
-    """A `BoxSink` of a header, a flat array, and a trailer. Boxes may have any shape and order; nothing of them is
-    kept in memory."""
+class SizedSink:
+    """A sink's file that has its whole size from the beginning: a header, what is written in place, and a trailer."""
 
-    buffer_bytes = PIECE_BYTES
     row_unit = 1
 
-    def __init__(
-        self, path: Path, header: bytes, layout: FlatLayout, axis: int, resume: bool, trailer: bytes = b""
-    ) -> None:
-        self.shape, self.dtype, self.name, self.axis = layout.shape, layout.dtype, str(path), axis
-        self.chunks: Extents | None = layout.run
+    def __init__(self, path: Path, resume: bool, header: bytes, size: int, trailer: bytes = b"") -> None:
+        """`size` are all bytes. Raises BrickError where a run that is gone on with began another file."""
+        self.name = str(path)
         self._file = Unfinished(path, resume)
         self.resumed = self._file.resumed
         try:
-            self._begin(header, layout.offset + layout.nbytes, trailer)
+            self._begin(header, size, trailer)
         except BaseException:
             self._file.abandon(keep=self.resumed)
             raise
-        self._boxes = FlatBoxes(self._file.fd, layout, self.name)
 
-    def _begin(self, header: bytes, end: int, trailer: bytes) -> None:
+    def _begin(self, header: bytes, size: int, trailer: bytes) -> None:
         if self.resumed:
-            check_begun(self._file, header, end + len(trailer), self.name)
+            check_begun(self._file, header, size, self.name)
             return
-        self._file.grow(end + len(trailer))
-        write_at(self._file.fd, memoryview(trailer), end, self.name)
+        self._file.grow(size)
+        write_at(self._file.fd, memoryview(trailer), size - len(trailer), self.name)
         write_at(self._file.fd, memoryview(header), 0, self.name)
-
-    def write(self, lo: Extents, array: np.ndarray) -> None:
-        """Writes the box that begins at `lo`."""
-        check_box(self.name, self.shape, self.dtype, lo, array)
-        self._boxes.write(lo, array)
-
-    def read(self, lo: Extents, out: np.ndarray) -> None:
-        """Fills `out` with what was written; elements that were not are 0."""
-        check_box(self.name, self.shape, self.dtype, lo, out)
-        self._boxes.read(lo, out)
 
     def sync(self) -> None:
         """Returns when everything written so far is on the disk."""
@@ -207,6 +192,31 @@ class FlatSink:
     def abandon(self, keep: bool = False) -> None:
         """Closes the file and removes it; with `keep` it stays under its temporary name, for a run that resumes."""
         self._file.abandon(keep)
+
+
+class FlatSink(SizedSink):
+    """A `BoxSink` of a header, a flat array, and a trailer. Boxes may have any shape and order; nothing of them is
+    kept in memory."""
+
+    buffer_bytes = PIECE_BYTES
+
+    def __init__(
+        self, path: Path, header: bytes, layout: FlatLayout, axis: int, resume: bool, trailer: bytes = b""
+    ) -> None:
+        self.shape, self.dtype, self.axis = layout.shape, layout.dtype, axis
+        self.chunks: Extents | None = layout.run
+        super().__init__(path, resume, header, layout.offset + layout.nbytes + len(trailer), trailer)
+        self._boxes = FlatBoxes(self._file.fd, layout, self.name)
+
+    def write(self, lo: Extents, array: np.ndarray) -> None:
+        """Writes the box that begins at `lo`."""
+        check_box(self.name, self.shape, self.dtype, lo, array)
+        self._boxes.write(lo, array)
+
+    def read(self, lo: Extents, out: np.ndarray) -> None:
+        """Fills `out` with what was written; elements that were not are 0."""
+        check_box(self.name, self.shape, self.dtype, lo, out)
+        self._boxes.read(lo, out)
 
 
 def check_begun(file: Unfinished, header: bytes, size: int, name: str) -> None:

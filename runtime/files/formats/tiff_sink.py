@@ -13,10 +13,10 @@ import numpy as np
 
 from brickrt.graph.errors import BrickError
 from brickrt.runtime.files.boxes import Extents, added, as_bytes, check_box
-from brickrt.runtime.files.descriptor import Unfinished, read_at, sync_file, write_at
+from brickrt.runtime.files.descriptor import read_at, write_at
 from brickrt.runtime.files.extras import needed
 from brickrt.runtime.files.formats.box_files import BoxSource, FileToWrite
-from brickrt.runtime.files.formats.flat import check_begun
+from brickrt.runtime.files.formats.flat import SizedSink
 from brickrt.runtime.files.formats.raster import RasterSource
 from brickrt.runtime.files.formats.tiff_source import TagOfPlace, TiffPlain, TiffSegments
 
@@ -57,36 +57,20 @@ class TiffGrid:
         return self.count * self.per_page * self.tile_bytes
 
 
-class TiffSink:
+class TiffSink(SizedSink):
     """A `BoxSink` for tiles of 256×256 pixels, not compressed; nothing of a tile that is written in part is kept.
 
     Sizes beyond 4 GiB make it a BigTIFF. A last axis of up to 4 is the samples of a pixel; axes before rows are pages.
     """
 
-    row_unit = 1
-
     def __init__(self, new: FileToWrite) -> None:
-        self.shape, self.dtype, self.name, self.axis = new.shape, new.dtype, str(new.path), new.axis
-        self._grid = grid = TiffGrid(self.name, self.shape, self.dtype)
+        self.shape, self.dtype, self.axis = new.shape, new.dtype, new.axis
+        self._grid = grid = TiffGrid(str(new.path), self.shape, self.dtype)
         self.chunks: Extents | None = (1,) * len(grid.pages) + (*grid.tile, grid.samples)[: 3 if grid.sampled else 2]
         self.buffer_bytes = 2 * grid.tile_bytes
         header = tiff_header(grid, self.dtype, _description(new, grid), _places(new.like))
         self._offset = len(header)
-        self._file = Unfinished(new.path, new.resume)
-        self.resumed = self._file.resumed
-        try:
-            self._begin(header)
-        except BaseException:
-            self._file.abandon(keep=self.resumed)
-            raise
-
-    def _begin(self, header: bytes) -> None:
-        size = self._offset + self._grid.nbytes
-        if self.resumed:
-            check_begun(self._file, header, size, self.name)
-            return
-        self._file.grow(size)
-        write_at(self._file.fd, memoryview(header), 0, self.name)
+        super().__init__(new.path, new.resume, header, self._offset + grid.nbytes)
 
     def write(self, lo: Extents, array: np.ndarray) -> None:
         """Writes the box that begins at `lo`."""
@@ -137,18 +121,6 @@ class TiffSink:
                 at += (first - top) * grid.tile[1] * grid.samples * self.dtype.itemsize
                 part = view[page][first - low[0] : last - low[0], begin - low[1] : end - low[1]]
                 yield part, at, slice(begin - left, grid.width - left)
-
-    def sync(self) -> None:
-        """Returns when everything written so far is on the disk."""
-        sync_file(self._file.fd, self.name)
-
-    def close(self) -> None:
-        """Makes the file durable and gives it its name."""
-        self._file.finish()
-
-    def abandon(self, keep: bool = False) -> None:
-        """Closes the file and removes it; with `keep` it stays under its temporary name, for a run that resumes."""
-        self._file.abandon(keep)
 
 
 def tiff_header(grid: TiffGrid, dtype: np.dtype, description: bytes, places: list[TagOfPlace]) -> bytes:
