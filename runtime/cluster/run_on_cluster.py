@@ -33,7 +33,7 @@ from brickrt.runtime.cluster.cluster_workers import RESOURCE, USUAL_LIMIT, Clust
 from brickrt.runtime.cluster.record_folder import HOW_TO_START_AGAIN, RecordFolder
 from brickrt.runtime.engines import Engine, choose_engine, planner
 from brickrt.runtime.files.scratch import SCRATCH_BUFFERS, ScratchFolder, scratch_path
-from brickrt.runtime.files.tensors import TensorSource
+from brickrt.runtime.files.tensors import TensorSource, check_named
 from brickrt.runtime.lowering.inplace_slices import find_inplace_slices
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.progress import Progress
@@ -134,12 +134,8 @@ class _ClusterRun:
         began = time.perf_counter()
         source = load(model if isinstance(model, bytes) else Path(model))
         files = cluster_inputs(inputs, outputs)
-        unknown = [name for name in files if name not in source.inputs]
-        if unknown or len(files) != len(source.inputs):
-            raise BrickError(f"the model's inputs are {', '.join(source.inputs)}: give a file for each")
-        missing = [name for name in source.outputs if name not in outputs]
-        if missing or len(outputs) != len(source.outputs):
-            raise BrickError(f"the model's outputs are {', '.join(source.outputs)}: give a file for each")
+        check_named("inputs", source.inputs, files)
+        check_named("outputs", source.outputs, outputs)
         opened = {name: one.open(name, source.inputs[name]) for name, one in files.items()}
         try:
             self._plan(source, opened, outputs)

@@ -10,7 +10,7 @@ from typing import NamedTuple, Protocol
 from brickrt.graph.errors import BrickError, InputError
 from brickrt.ops.types import Shape, TensorType
 from brickrt.runtime.files.journal import Journal, JournalPlace
-from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, if_float
+from brickrt.runtime.files.tensors import TensorSink, TensorSource, as_file, check_named, if_float
 
 Sinks = dict[str, TensorSink]
 MOST_COLUMNS = 1024  # of a chunk of an output
@@ -52,8 +52,7 @@ def opened_sinks(
 ) -> Sinks:
     """A file for each of a model's outputs; for `like`, the input, and `remark` see `create_sink`. Raises BrickError
     where `outputs` lacks one or names others, and for files that cannot be written: then none is left behind."""
-    if outputs.keys() != layouts.keys():
-        raise BrickError(f"the model's outputs are {', '.join(layouts)}: give a file for each")
+    check_named("outputs", layouts, outputs)
     sinks: Sinks = {}
     try:
         for name, (kind, axis, chunks) in layouts.items():

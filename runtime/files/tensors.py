@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -228,6 +229,13 @@ class TensorSink:
     def abandon(self, keep: bool = False) -> None:
         """Removes the file, or with `keep` leaves it for a run that resumes."""
         self.sink.abandon(keep)
+
+
+def check_named(kind: str, names: Collection[str], files: Collection[str]) -> None:
+    """Raises BrickError unless each of a model's `names`, of the kind "inputs" or "outputs", has a file, and nothing
+    else has."""
+    if set(names) != set(files):
+        raise BrickError(f"the model's {kind} are {', '.join(names)}: give a file for each")
 
 
 def if_float(dtype: np.dtype, stored: str | None, scale: float | None) -> tuple[str | None, float | None]:

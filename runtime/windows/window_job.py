@@ -18,7 +18,7 @@ from brickrt.plan.stream.stream_plan import AXIS
 from brickrt.runtime.cache.plan_cache import model_digest
 from brickrt.runtime.files.journal import Journal, journal_path
 from brickrt.runtime.files.kept_outputs import MOST_COLUMNS, OutputLayout, kept_outputs, opened_sinks
-from brickrt.runtime.files.model_inputs import Pixels, source_of
+from brickrt.runtime.files.model_inputs import AS_THEY_ARE, Pixels, source_of
 from brickrt.runtime.files.tensors import TensorSink, TensorSource
 from brickrt.runtime.pipeline import Pipeline
 from brickrt.runtime.program_protocol import Cancelled, Program
@@ -32,8 +32,6 @@ from brickrt.runtime.windows.window_planning import BlendedOutput, input_of, of_
 from brickrt.runtime.windows.window_record import WindowRecord
 from brickrt.runtime.windows.window_report import WindowReport
 from brickrt.runtime.windows.window_run import WindowFiles, WindowRun
-
-AS_THEY_ARE = Pixels()
 
 
 class WindowJob:
