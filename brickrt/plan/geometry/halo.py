@@ -91,6 +91,13 @@ def working_set(graph: Graph, needed: dict[str, Boxes]) -> np.ndarray:
     return np.sum(sizes, axis=0)
 
 
+def middle_demand(graph: Graph, k: int, bricks: Sequence[Shape]) -> Demand:
+    """What the brick in the middle of node `k`'s output needs, for each of these shapes of bricks; no node has joined
+    yet."""
+    output = graph.nodes[k].output
+    return Demand(graph, output, middle_boxes(graph.types[output].shape, bricks))
+
+
 def middle_boxes(shape: Shape, bricks: Sequence[Shape]) -> Boxes:
     """For each brick shape, the box of the brick in the middle of a tensor of `shape`."""
     edges, extents = np.asarray(bricks, np.int64), np.asarray(shape, np.int64)

@@ -50,6 +50,11 @@ def cut_of(cost: CostModel, k: int) -> Cut:
     return Cut(tuple(range(rank - 2)), (rank - 2,) if rank >= 2 else ())
 
 
+def brick_of(cost: CostModel, k: int, edge: int) -> Shape:
+    """The brick of node `k`'s output with one edge along all axes that are cut."""
+    return cut_of(cost, k).brick(cost.graph.out(cost.graph.nodes[k]).shape, edge)
+
+
 def why_whole(cost: CostModel, k: int) -> str | None:
     """Says why the output of node `k` cannot be cut in bricks; None where it can."""
     node = cost.graph.nodes[k]

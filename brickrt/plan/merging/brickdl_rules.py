@@ -14,8 +14,8 @@ from brickrt.ops.operators.reduce import Reduce
 from brickrt.ops.operators.rowwise import Rowwise
 from brickrt.plan.cost.cost_model import CostModel
 from brickrt.plan.geometry.bricks import BrickGrid
-from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals, working_set
-from brickrt.plan.merging.brick_shapes import cut_of, parallelism, why_whole
+from brickrt.plan.geometry.halo import growth, middle_demand, needed_boxes, totals, working_set
+from brickrt.plan.merging.brick_shapes import brick_of, cut_of, parallelism, why_whole
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
 from brickrt.plan.merging.partition import partition
 from brickrt.plan.merging.propose_merges import Proposal
@@ -55,9 +55,7 @@ class BrickDLRules:
         cost, root = self.cost, order[0]
         if self.refusal(root):
             return 1
-        shape = cost.graph.out(cost.graph.nodes[root]).shape
-        brick = cut_of(cost, root).brick(shape, self.edge(root))
-        demand = Demand(cost.graph, cost.graph.nodes[root].output, middle_boxes(shape, [brick]))
+        demand = middle_demand(cost.graph, root, [brick_of(cost, root, self.edge(root))])
         for n, k in enumerate(order):
             if n and isinstance(cost.graph.nodes[k].op, Reduce | Rowwise):
                 return n
@@ -72,8 +70,8 @@ class BrickDLRules:
         refusal = self.refusal(root) or ("nothing before it can join" if len(nodes) == 1 else None)
         if refusal:
             return layerwise_subgraph(cost, root, f"layerwise by BrickDL's rules: {refusal}")
-        edge, shape = self.edge(root), cost.graph.out(cost.graph.nodes[root]).shape
-        brick = cut_of(cost, root).brick(shape, edge)
+        edge = self.edge(root)
+        brick = brick_of(cost, root, edge)
         delta = self.delta(nodes, brick)
         strategy: SubgraphStrategy = "memoized" if delta > DELTA_LIMIT else "padded"
         rho = f"edge {edge} as asked" if self.brick else f"edge {edge}, ρ={parallelism(cost, root, edge):.3g} ≤ {TAU}"

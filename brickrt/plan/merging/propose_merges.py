@@ -16,7 +16,7 @@ from brickrt.ops.types import Boxes, Shape
 from brickrt.plan.cost.cost_model import BrickTrials, CostModel, brick_counts
 from brickrt.plan.cost.tile_times import TileTimes
 from brickrt.plan.geometry.bricks import BrickGrid, brick_count
-from brickrt.plan.geometry.halo import Demand, growth, middle_boxes, needed_boxes, totals
+from brickrt.plan.geometry.halo import growth, middle_boxes, middle_demand, needed_boxes, totals
 from brickrt.plan.geometry.row_bands import BandSweep, band_bytes, middle_bands
 from brickrt.plan.merging.brick_shapes import candidates, cut_of, parallelism, swept_candidates, why_whole
 from brickrt.plan.merging.fused_bricks import (
@@ -146,7 +146,7 @@ def _search(cost: CostModel, order: Sequence[int], tries: list[Cutting], bounds:
     root, limit = cost.graph.nodes[order[0]], cost.device.delta_limit
     allowed = max(1.0, 1 - cost.device.margin)
     shape, bricks, bands = cost.graph.out(root).shape, tuple(brick for brick, _ in tries), _bands(tries)
-    demand = Demand(cost.graph, root.output, middle_boxes(shape, bricks))
+    demand = middle_demand(cost.graph, order[0], bricks)
     swept = _middle_sweep(cost, order[0], tries)
     rows = _rows(cost, order[0], tries)
     counts = brick_counts(shape, bricks)

@@ -14,8 +14,8 @@ from dataclasses import replace
 import numpy as np
 
 from brickrt.plan.cost.cost_model import CostModel
-from brickrt.plan.geometry.halo import Demand, middle_boxes, working_set
-from brickrt.plan.merging.brick_shapes import cut_of, edge_by_rule, parallelism, why_whole
+from brickrt.plan.geometry.halo import middle_demand, working_set
+from brickrt.plan.merging.brick_shapes import brick_of, edge_by_rule, parallelism, why_whole
 from brickrt.plan.merging.brickdl_rules import BrickDLRules
 from brickrt.plan.merging.build_subgraphs import brick_subgraph, layerwise_subgraph
 from brickrt.plan.merging.fused_bricks import busy_edges, fused_bytes
@@ -68,10 +68,9 @@ class _Forced:
         cost, root = self.cost, order[0]
         if self.refusal(root):
             return 1
-        shape = cost.graph.out(cost.graph.nodes[root]).shape
-        brick = cut_of(cost, root).brick(shape, self.edge(root))
-        demand = Demand(cost.graph, cost.graph.nodes[root].output, middle_boxes(shape, [brick]))
-        bricks = math.prod(shape) / math.prod(brick)
+        brick = brick_of(cost, root, self.edge(root))
+        demand = middle_demand(cost.graph, root, [brick])
+        bricks = math.prod(cost.graph.out(cost.graph.nodes[root]).shape) / math.prod(brick)
         for n, k in enumerate(order):
             output = cost.graph.nodes[k].output
             again = demand.needed[output].volumes[0] * bricks / max(1, cost.graph.types[output].size)
@@ -88,7 +87,7 @@ class _Forced:
             return layerwise_subgraph(cost, root, f"layerwise, not {asked}: {refusal}")
         edge = self.edge(root)
         how = "asked" if self.brick else f"ρ={parallelism(cost, root, edge):.3g}, τ={cost.device.tau}"
-        brick = cut_of(cost, root).brick(cost.graph.out(cost.graph.nodes[root]).shape, edge)
+        brick = brick_of(cost, root, edge)
         why = f"{asked} as asked: edge {edge} ({how})"
         return brick_subgraph(cost, nodes, Proposal(asked, brick, brick, len(nodes), why))
 
@@ -117,9 +116,8 @@ class _Fused(_Forced):
     def fitting(self, order: Sequence[int], edges: Sequence[int]) -> list[int]:
         """How many nodes have room for their intermediates in bricks of each edge, by the brick in the middle."""
         cost, root = self.cost, order[0]
-        shape = cost.graph.out(cost.graph.nodes[root]).shape
-        boxes = middle_boxes(shape, [cut_of(cost, root).brick(shape, edge) for edge in edges])
-        demand, kept = Demand(cost.graph, cost.graph.nodes[root].output, boxes), [1] * len(edges)
+        demand = middle_demand(cost.graph, root, [brick_of(cost, root, edge) for edge in edges])
+        kept = [1] * len(edges)
         demand.join(root)
         for n, k in enumerate(order[1:], 2):
             demand.join(k)
