@@ -13,11 +13,11 @@ def count_text(n: float) -> str:
 
 def size_text(nbytes: float) -> str:
     """Bytes with a unit, as 12.3 MiB."""
-    for unit in ("B", "KiB", "MiB"):
+    for unit in ("B", "KiB", "MiB", "GiB"):
         if nbytes < 1024:
             return f"{nbytes:.0f} B" if unit == "B" else f"{nbytes:.1f} {unit}"
         nbytes /= 1024
-    return f"{nbytes:.1f} GiB"
+    return f"{nbytes:.1f} TiB"
 
 
 def time_text(seconds: float) -> str:

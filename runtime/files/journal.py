@@ -22,6 +22,7 @@ from brickrt.runtime.files.formats.box_files import BoxSink
 _MAGIC = b"brickrt journal 1\n"
 _FRAME = struct.Struct("<QI")  # bytes that follow, their CRC-32
 _KEY = struct.Struct("<HH")  # numbers in the key, bytes in the checksum
+_SUFFIX = ".brickrt-journal"
 PIECE = 2**20  # bytes that are read at a time; keys, checksums and the header are in the first of a frame
 
 Key = tuple[int, ...]
@@ -40,7 +41,7 @@ class Record:
 def journal_path(output: str | Path) -> Path:
     """Where the journal of an output is: beside it."""
     path = Path(str(output).partition("::")[0])
-    return path.with_name(f"{path.name}.brickrt-journal")
+    return path.with_name(f"{path.name}{_SUFFIX}")
 
 
 def require_journal(path: Path) -> None:
@@ -56,8 +57,9 @@ class JournalPlace:
     def __init__(self, path: Path) -> None:
         self.path, self.part = path, part_of(path)
         self._older: int | None = None
+        self._output = path.with_name(path.name.removesuffix(_SUFFIX))  # which errors name: users do not know the other
         if not path.parent.is_dir():
-            raise BrickError(f"{path}: there is no folder {path.parent}: create it, or give another path")
+            raise BrickError(f"{self._output}: there is no folder {path.parent}: create it, or give another path")
         self.fd = self._locked()
         try:
             if path.exists():
@@ -69,7 +71,7 @@ class JournalPlace:
     def _locked(self) -> int:
         """The part file, locked. Whoever had it may have removed it in between: then there is another one to be had."""
         while True:
-            with refused(self.path):
+            with refused(self._output):
                 fd = os.open(self.part, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
             try:
                 _lock(fd, self.path)

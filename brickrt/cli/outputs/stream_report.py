@@ -84,7 +84,7 @@ def _spill_lines(told: Json) -> list[str]:
         lines.append(f"spilled  nothing: {printable(disk['why'])}")
     elif spilled:
         total = size_text(sum(one["bytes"] for one in spilled))
-        lines.append(f"spilled  {len(spilled)} tensors, {total} in all")
+        lines.append(f"spilled  {len(spilled)} tensor{'s' * (len(spilled) > 1)}, {total} in all")
     for one in spilled[:SHOWN_TENSORS]:
         read = ", ".join(map(str, one["read_in"])) or "none"
         lines.append(

@@ -137,6 +137,15 @@ def test_without_a_journal_nothing_is_resumed(tmp_path):
         Journal.resume(tmp_path / "j", HEADER)
 
 
+def test_a_place_that_is_none_is_told_by_the_name_of_the_output(tmp_path):
+    missing, taken = tmp_path / "absent" / "y.npy", tmp_path / "y.npy"
+    (tmp_path / ".y.npy.brickrt-journal.brickrt-part").mkdir()
+    for output, why in ((missing, f"there is no folder {missing.parent}: create it"), (taken, "Is a directory")):
+        with pytest.raises(BrickError) as error:
+            JournalPlace(journal_path(output))
+        assert str(error.value).startswith(f"{output}: {why}")
+
+
 def test_two_runs_do_not_write_one_output(tmp_path):
     """Neither once the first has a journal nor before, while it makes the output; nothing is left of the second."""
     path, others = tmp_path / "j", (JournalPlace, partial(Journal.resume, header=HEADER))
