@@ -70,4 +70,4 @@ def evaluated(op: Op, operands: Sequence[np.ndarray]) -> np.ndarray:
 
 def evaluated_densely(op: Op, operands: Sequence[np.ndarray]) -> np.ndarray:
     """As `evaluated`, in row-major order."""
-    return DERIVED.get(("dense", op), tuple(operands), lambda: np.ascontiguousarray(evaluate_whole(op, operands)))
+    return DERIVED.get(("dense", op), tuple(operands), lambda: np.asarray(evaluate_whole(op, operands), order="C"))

@@ -26,7 +26,7 @@ def write_model(target: str, model: Any, source: Any, given: Mapping[str, np.nda
     proto = _message(model)
     for tensor in proto.graph.initializer:
         if tensor.name in given:
-            tensor.CopyFrom(onnx.numpy_helper.from_array(np.ascontiguousarray(given[tensor.name]), tensor.name))
+            tensor.CopyFrom(onnx.numpy_helper.from_array(np.asarray(given[tensor.name], order="C"), tensor.name))
     try:
         _save(proto, Path(target))
     except OSError as e:

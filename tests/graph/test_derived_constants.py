@@ -5,8 +5,9 @@ from __future__ import annotations
 import gc
 
 import numpy as np
+import pytest
 
-from brickrt.graph.derived_constants import DerivedConstants, evaluated
+from brickrt.graph.derived_constants import DerivedConstants, evaluated, evaluated_densely
 from brickrt.ops.operators.move import Transpose, View
 
 N = 1 << 15  # elements of float32 that are worth keeping
@@ -48,6 +49,17 @@ def test_little_and_too_much_is_not_kept():
     double(kept, large)
     assert double(kept, large) is not double(kept, large)
     assert not kept.nbytes
+
+
+@pytest.mark.parametrize("shape", [(), (1,), (3, 2)])
+def test_values_have_the_shape_of_their_type(shape):
+    """A scalar too, which NumPy would give an axis to make it contiguous."""
+    source = np.asfortranarray(np.arange(np.prod(shape), dtype=np.float32).reshape(shape))
+    for way in (evaluated, evaluated_densely):
+        found = way(View(shape), [source])
+        assert found.shape == shape
+        np.testing.assert_array_equal(found, source)
+    assert found.flags.c_contiguous
 
 
 def test_views_of_a_source_are_not_kept():

@@ -33,6 +33,18 @@ def test_the_file_is_the_model_with_its_constants(tmp_path, form):
     assert proto().SerializeToString() == onnx.load(source).SerializeToString()
 
 
+def test_a_scalar_stays_one(tmp_path):
+    target, made = tmp_path / "written.onnx", proto()
+    made.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float32(2), "w"))
+    options = ort.SessionOptions()
+    options.optimized_model_filepath = str(target)
+    options.add_external_initializers(["w"], [ort.OrtValue.ortvalue_from_numpy(np.array(5, np.float32))])
+    with pytest.warns(UserWarning):
+        ort.InferenceSession(made, options)
+    written = onnx.numpy_helper.to_array(onnx.load(target).graph.initializer[0])
+    assert written.shape == () and written == 5
+
+
 def test_what_cannot_be_written_is_one_line(tmp_path):
     source = tmp_path / "model.onnx"
     onnx.save(proto(), source)
