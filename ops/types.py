@@ -10,6 +10,8 @@ from functools import cache, cached_property
 import numpy as np
 
 Shape = tuple[int, ...]
+MOST_DIMENSIONS = 32
+"""The rank that NumPy broadcasts and kernels' argument tables have room for."""
 _EXTENT_TYPES = frozenset({int})
 
 

@@ -14,7 +14,7 @@ from brickrt.graph.errors import NeedValue, Unsupported
 from brickrt.graph.ir import Node
 from brickrt.graph.room import UNASKED_BYTES, own_bytes, require_modest, require_room, require_table_room
 from brickrt.ops.base import Op
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import MOST_DIMENSIONS, TensorType
 
 if TYPE_CHECKING:
     import onnx
@@ -198,7 +198,9 @@ class Builder:
 
     def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
         """Raises ValueError for a tensor larger than memory can be, even one that is empty along an axis: NumPy counts
-        its other axes."""
+        its other axes. So it does for more axes than NumPy broadcasts."""
+        if len(shape) > MOST_DIMENSIONS:
+            raise ValueError(f"a tensor of {len(shape)} dimensions has more than {MOST_DIMENSIONS}: use fewer")
         if math.prod(d for d in shape if d) * dtype.itemsize > self.addressable:
             extents = ",".join(map(str, shape))
             raise ValueError(f"the result {dtype.name}[{extents}] would be larger than memory can be")

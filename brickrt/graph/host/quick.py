@@ -16,6 +16,7 @@ from brickrt.graph.builder import OnnxNode
 from brickrt.graph.host.operators.order.greatest_elements import greatest_elements
 from brickrt.graph.host.operators.placed_elements import gathered_elements, scattered, scattered_elements, sliced
 from brickrt.graph.host.operators.sampled_points import sampled
+from brickrt.ops.types import MOST_DIMENSIONS
 
 QUICK_ELEMENTS = 1 << 18
 """Elements that a node may read and give: there is always room and time for so few."""
@@ -176,6 +177,8 @@ def _concat(node: OnnxNode, given: Arrays) -> np.ndarray:
 def _expand(node: OnnxNode, given: Arrays) -> np.ndarray:
     x, extents = map(_some, given)
     shape = tuple(extents.tolist())
+    if len(shape) > MOST_DIMENSIONS:
+        raise NotQuick
     if len(shape) < x.ndim or 1 in shape:  # x may have more
         shape = np.broadcast_shapes(x.shape, shape)
     _small(x.size + math.prod(shape))

@@ -6,9 +6,7 @@ import onnx
 from onnx import AttributeProto
 
 from brickrt.graph.errors import ModelError
-
-MOST_DIMENSIONS = 32
-"""The rank that NumPy and kernels' argument tables have room for."""
+from brickrt.ops.types import MOST_DIMENSIONS
 
 
 def check_attributes(node: onnx.NodeProto) -> None:

@@ -18,11 +18,11 @@ from onnx import TensorProto, helper
 
 from brickrt.graph.builder import ADDRESSABLE_BYTES
 from brickrt.graph.errors import ModelError
-from brickrt.graph.onnx_import.check_attributes import MOST_DIMENSIONS, check_attributes
+from brickrt.graph.onnx_import.check_attributes import check_attributes
 from brickrt.graph.onnx_import.protobuf import bodies, standard_domain
 from brickrt.graph.room import require_bytes
 from brickrt.graph.time_budget import check_time
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import MOST_DIMENSIONS, TensorType
 
 MOST_NESTED = 24
 """Sub-graphs and types inside one another."""

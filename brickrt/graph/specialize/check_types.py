@@ -10,7 +10,7 @@ import numpy as np
 from onnx import TensorProto, defs, helper
 
 from brickrt.graph.builder import OnnxNode
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import MOST_DIMENSIONS, TensorType
 
 OPTIONAL = defs.OpSchema.FormalParameterOption.Optional
 
@@ -27,7 +27,8 @@ class _Parameter(NamedTuple):
 
 
 def check_types(node: OnnxNode, types: Mapping[str, TensorType]) -> None:
-    """Raises ValueError for an input that is missing, of a type the operator never took, or unlike one it must equal.
+    """Raises ValueError for an input that is missing, of a type the operator never took, unlike one it must equal, or of
+    more dimensions than NumPy broadcasts.
 
     `types` are those of the inputs by name. The newest schema of the operator decides: what an older one did not take
     yet, kernels compute all the same.
@@ -42,7 +43,9 @@ def check_types(node: OnnxNode, types: Mapping[str, TensorType]) -> None:
             raise ValueError(f"input {k} is left out, which the operator needs")
         if name not in types:
             continue
-        dtype = types[name].dtype
+        dtype, rank = types[name].dtype, types[name].rank
+        if rank > MOST_DIMENSIONS:
+            raise ValueError(f"input {k}, '{name}', of {rank} dimensions has more than {MOST_DIMENSIONS}: use fewer")
         if _written(dtype) not in parameter.types:
             raise ValueError(f"input {k}, '{name}', must be one of {', '.join(sorted(parameter.types))}")
         if parameter.letter:
