@@ -27,8 +27,8 @@ class _Parameter(NamedTuple):
 
 
 def check_types(node: OnnxNode, types: Mapping[str, TensorType]) -> None:
-    """Raises ValueError for an input that is missing, of a type the operator never took, unlike one it must equal, or of
-    more dimensions than NumPy broadcasts.
+    """Raises ValueError for an input that is missing, of a type the operator never took, unlike one it must equal, and
+    for one of more dimensions than NumPy broadcasts.
 
     `types` are those of the inputs by name. The newest schema of the operator decides: what an older one did not take
     yet, kernels compute all the same.

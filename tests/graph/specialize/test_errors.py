@@ -65,7 +65,7 @@ def test_what_is_empty_but_endless_is_no_defect():
 @pytest.mark.parametrize("source", ["x", "c"])
 @pytest.mark.parametrize("op", ["Expand", "Reshape"])
 def test_more_dimensions_than_numpy_broadcasts_are_no_defect(op, source, count):
-    """Of a computed tensor, and of a constant, which may have them until something else than moves it reads it."""
+    """A computed tensor, and a constant, which may have them until something else than moves it reads it."""
     shape, nodes = np.array([1] * (count - 1) + [2]), [node(op, f"{source} s", "z", name="n"), node("Add", "z x", "y")]
     proto = model(nodes, [tensor("x", [2])], s=shape, c=np.ones(2, np.float32))
     with pytest.raises(BrickError, match=f"of {count} dimensions has more than 32: use fewer") as caught:
