@@ -194,10 +194,12 @@ class Mover:
         f.store(value, dst.base, f.add(dst.offset, i), self.dtype, lanes, mask)
 
     def repeat(self, src: StridedMemory, dst: StridedMemory, row: CopyLoop) -> None:
-        """Writes one element to all of a span whose stride is 1 in the destination."""
+        """Writes one element to all of a span whose stride is 1 in the destination. Where the span is empty, the element
+        may lie before what is there of the source."""
         f, lanes = self.f, row_lanes(self.dtype, self.isa)
-        value = f.load(src.base, src.offset, self.dtype)
-        strips(f, row.lo, row.hi, lanes, lambda i, n: _fill(f, dst.moved(f, i), value, self.dtype, lanes, n))
+        with f.when(f.b.icmp_signed("<", f.value(row.lo), f.value(row.hi))):
+            value = f.load(src.base, src.offset, self.dtype)
+            strips(f, row.lo, row.hi, lanes, lambda i, n: _fill(f, dst.moved(f, i), value, self.dtype, lanes, n))
 
     def one(self, src: StridedMemory, dst: StridedMemory) -> None:
         """Copies one element."""

@@ -38,18 +38,20 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class GuardedMemory:
-    """A copy of `array`, in its own pages, followed by a page without access."""
+    """A copy of `array`, in its own pages, between two without access: it ends where the second begins or, in `front`,
+    begins where the first ends."""
 
-    def __init__(self, array: np.ndarray) -> None:
+    def __init__(self, array: np.ndarray, front: bool = False) -> None:
         pages = -(-max(array.nbytes, 1) // PAGE) * PAGE
-        self._map = mmap.mmap(-1, pages + PAGE)
+        self._map = mmap.mmap(-1, pages + 2 * PAGE)
         start = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
-        offset = pages - array.nbytes
+        offset = PAGE + (0 if front else pages - array.nbytes)
         self.address = start + offset
         self.array = np.frombuffer(self._map, array.dtype, array.size, offset).reshape(array.shape)
         self.array[...] = array
-        if _LIBC.mprotect(ctypes.c_void_p(start + pages), PAGE, 0):
-            raise OSError(ctypes.get_errno(), "mprotect")
+        for page in (start, start + PAGE + pages):
+            if _LIBC.mprotect(ctypes.c_void_p(page), PAGE, 0):
+                raise OSError(ctypes.get_errno(), "mprotect")
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ def poison(dtype: np.dtype) -> float | int:
     return np.nan if is_floating(dtype) else 0
 
 
-def stored(array: np.ndarray, block: int, box: Boxes | None = None) -> Stored:
+def stored(array: np.ndarray, block: int, box: Boxes | None = None, front: bool = False) -> Stored:
     """The part of a whole tensor that `box` covers (all by default), alone in memory, plain or blocked."""
     lo, hi = ([0] * array.ndim, list(array.shape)) if box is None else (box.lo[0].tolist(), box.hi[0].tolist())
     if block > 1:
@@ -80,7 +82,7 @@ def stored(array: np.ndarray, block: int, box: Boxes | None = None) -> Stored:
         if channels % block:
             part[:, -1, ..., channels % block :] = poison(array.dtype)
     operand = dense(TensorType(array.shape, array.dtype), block, extents)
-    memory = GuardedMemory(part)
+    memory = GuardedMemory(part, front)
     return Stored(operand, memory, memory.address - element_offset(operand, lo) * array.itemsize)
 
 
@@ -146,7 +148,8 @@ def run_kernel(
     scratch: bool = False,
     kernel_cls: KernelMaker | None = None,
 ) -> np.ndarray:
-    """The output on one box, after checking that nothing outside the box was written.
+    """The output on one box, after checking that nothing outside the box was written, and nothing touched behind what
+    is there of inputs and output, nor before it.
 
     `blocks[i]` is the block of input i (1: plain). With `scratch`, inputs and output are stored only where the box
     needs them, each at a virtual origin. `packed[i]`: input i is a constant that goes through `Kernel.pack`.
@@ -156,24 +159,28 @@ def run_kernel(
     types = [TensorType(a.shape, a.dtype) for a in arrays]
     kind = op.infer(types)
     regions = [op.region(i, box, types, kind) if scratch else None for i in range(len(arrays))]
-    ins = [
-        stored(a, b, None if constant else r) for a, b, r, constant in zip(arrays, blocks, regions, packed, strict=True)
-    ]
     before = np.random.default_rng(0).integers(0, 2, kind.shape).astype(kind.dtype)
-    out = stored(before, out_block, box if scratch else None)
+
+    def placed(front: bool) -> tuple[Stored, list[Stored]]:
+        each = zip(arrays, blocks, regions, packed, strict=True)
+        ins = [stored(a, b, None if constant else r, front) for a, b, r, constant in each]
+        return stored(before, out_block, box if scratch else None, front), ins
+
+    out, ins = placed(front=False)
     operands = tuple(i.operand for i in ins)
     cls = kernel_cls or choose_kernel(op, operands, out.operand, isa)
     _, classes = cls.classify(op, operands, out.operand, box, isa)
     kernel = cls(op, operands, out.operand, isa, tuple(packed), classes[0])
-    memories = [
-        GuardedMemory(packed_constant(kernel, i, a)) if constant else s.memory
-        for i, (a, s, constant) in enumerate(zip(arrays, ins, packed, strict=True))
-    ]
-    origins = [m.address if constant else s.origin for m, s, constant in zip(memories, ins, packed, strict=True)]
+    constants = {i: GuardedMemory(packed_constant(kernel, i, a)) for i, a in enumerate(arrays) if packed[i]}
     work = GuardedMemory(np.full(max(kernel.workspace // 4, 1), np.nan, np.float32))
     owner = GuardedMemory(np.zeros(1, np.int64))
-    call(kernel, [out.origin, *origins, work.address, owner.address], box)
-    return _result(out, before, out_block, box, scratch)
+    results = []
+    for found, given in ((out, ins), placed(front=True)):
+        origins = [constants[i].address if i in constants else s.origin for i, s in enumerate(given)]
+        call(kernel, [found.origin, *origins, work.address, owner.address], box)
+        results.append(_result(found, before, out_block, box, scratch))
+    np.testing.assert_array_equal(*results)
+    return results[0]
 
 
 def packed_constant(kernel: Kernel, i: int, array: np.ndarray) -> np.ndarray:

@@ -11,9 +11,9 @@ from brickrt.ops.cpu.kernel import choose_kernel
 from brickrt.ops.cpu.moves.index_tables import in_blocks
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.operators.move import Take
-from brickrt.ops.types import TensorType
+from brickrt.ops.types import Boxes, TensorType
 from tests.support.cpu.few_boxes import check_few
-from tests.support.cpu.harness import AVX2, HOST
+from tests.support.cpu.harness import AVX2, HOST, check
 
 ISAS = [pytest.param(HOST, id="avx512"), pytest.param(AVX2, id="avx2")]
 PAD = (-1, -1, 0, 1, 2, 3, 4, 5, 6, -1)
@@ -48,6 +48,18 @@ def test_plain(name, isa):
     op = Take(TABLES[name], fill=2.5)
     x = sample((2, 5, 7, 7))
     check_few(op, [x], isa)
+
+
+@pytest.mark.parametrize("isa", ISAS)
+@pytest.mark.parametrize("reflects", [False, True])
+def test_parts_without_the_borders_read_nothing_of_them(reflects, isa):
+    """An element that all of a border repeats, or rows that it reflects, lie outside of what is there of the input."""
+    rows, columns = ((*range(4, 0, -1), *range(n), *range(n - 2, n - 6, -1)) for n in (20, 40))
+    if not reflects:
+        rows, columns = ((0,) * 4 + tuple(range(n)) + (n - 1,) * 4 for n in (20, 40))
+    lows, extents = [(0, 0, 10, 20), (0, 1, 4, 4), (1, 0, 24, 44), (0, 2, 0, 30)], (1, 1, 4, 4)
+    boxes = [Boxes.one(lo, [a + n for a, n in zip(lo, extents)]) for lo in lows]
+    check(Take((None, None, rows, columns)), [sample((2, 3, 20, 40))], isa, boxes=boxes, parts=boxes)
 
 
 @pytest.mark.parametrize("isa", ISAS)
