@@ -1,7 +1,8 @@
-"""Whole random networks in memory of which every part ends at a page that nobody may touch.
+"""Whole random networks in memory of which every part ends, or begins, at a page that nobody may touch.
 
-Arena, scratch, constants, inputs and outputs each end there; all that is not written yet is NaN, tail lanes and bands
-included. The results are those of an ordinary run, bit by bit. What touches a guard page ends the child it runs in.
+Arena, scratch, constants, inputs and outputs each end there, or in other networks begin; all that is not written yet is
+NaN, tail lanes and bands included. The results are those of an ordinary run, bit by bit. What touches a guard page ends
+the child it runs in.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tests.support.cpu.in_child import in_child
 from tests.support.random_networks import random_network
 
 WAYS = [("layerwise", None), ("auto", None), ("padded", 5), ("memoized", 8)]
-RUNS = [(seed, *WAYS[seed % len(WAYS)]) for seed in range(10)]  # other networks in each way, not the same in all
+# Other networks in each way, not the same in all; two of three in front of their pages.
+RUNS = [(seed, *WAYS[seed % len(WAYS)], seed % 3 > 0) for seed in range(10)]
 UNWRITTEN = 0xFF
 """In every byte: NaN in all floating-point types."""
 
@@ -33,13 +35,14 @@ Outputs = dict[str, np.ndarray]
 class GuardedPool:
     """Takes the place of `HugePagePool.empty` and `GrowingMemory.grown`; holds what it gave out."""
 
-    def __init__(self) -> None:
+    def __init__(self, front: bool = False) -> None:
+        self.front = front
         self.given: list[tuple[np.ndarray, int]] = []
 
     def empty(self, nbytes: int) -> np.ndarray:
         """Bytes that begin at a multiple of the widest vector, and at whose end, but for less than a vector, is the
-        page."""
-        whole = GuardedMemory(np.full(aligned(nbytes), UNWRITTEN, np.uint8)).array
+        page; or the page is before them."""
+        whole = GuardedMemory(np.full(aligned(nbytes), UNWRITTEN, np.uint8), self.front).array
         self.given.append((whole, nbytes))
         return whole[:nbytes]
 
@@ -49,25 +52,24 @@ class GuardedPool:
             assert (whole[nbytes:] == UNWRITTEN).all()
 
 
-def guarded_output(_: Execution, name: str, kind: TensorType) -> np.ndarray:
-    """Takes the place of `Execution.output`."""
-    return GuardedMemory(np.full(kind.shape, poison(kind.dtype), kind.dtype)).array
-
-
 def guarded(
-    model: onnx.ModelProto, x: np.ndarray, strategy: str, brick: int | None
+    model: onnx.ModelProto, x: np.ndarray, strategy: str, brick: int | None, front: bool
 ) -> tuple[Outputs, Outputs, Outputs]:
     """What an ordinary run gives, and two guarded ones; before the second, arena and scratch are as if never written.
 
     For a process of its own, since it changes the engine.
     """
     plain = Runtime(model, device="cpu", strategy=strategy, brick=brick, threads=2).execute({"x": x})
-    pool = GuardedPool()
+    pool = GuardedPool(front)
+
+    def output(_: Execution, name: str, kind: TensorType) -> np.ndarray:
+        return GuardedMemory(np.full(kind.shape, poison(kind.dtype), kind.dtype), front).array
+
     HugePagePool.empty = lambda _, nbytes, threads=1: pool.empty(nbytes)
     GrowingMemory.grown = lambda _, nbytes, threads=1: pool.empty(nbytes)
-    Execution.output = guarded_output
+    Execution.output = output
     runtime = Runtime(model, device="cpu", strategy=strategy, brick=brick, threads=2)
-    given = {"x": GuardedMemory(x).array}
+    given = {"x": GuardedMemory(x, front).array}
     first = {name: array.copy() for name, array in runtime.execute(given).items()}
     for program in runtime.plan.programs:
         for lent in program._memory.working.free:
@@ -79,12 +81,12 @@ def guarded(
     return plain, first, second
 
 
-@pytest.mark.parametrize(("seed", "strategy", "brick"), RUNS)
-def test_nothing_outside_is_touched_or_leaks_in(seed: int, strategy: str, brick: int | None):
+@pytest.mark.parametrize(("seed", "strategy", "brick", "front"), RUNS)
+def test_nothing_outside_is_touched_or_leaks_in(seed: int, strategy: str, brick: int | None, front: bool):
     model = random_network(random.Random(seed))
     shape = [dim.dim_value for dim in model.graph.input[0].type.tensor_type.shape.dim]
     x = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
-    how, answer, *_ = in_child(lambda: guarded(model, x, strategy, brick), 60)
+    how, answer, *_ = in_child(lambda: guarded(model, x, strategy, brick, front), 60)
     assert how == "answered", answer
     plain, first, second = answer
     for name, result in plain.items():

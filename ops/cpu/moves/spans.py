@@ -194,8 +194,8 @@ class Mover:
         f.store(value, dst.base, f.add(dst.offset, i), self.dtype, lanes, mask)
 
     def repeat(self, src: StridedMemory, dst: StridedMemory, row: CopyLoop) -> None:
-        """Writes one element to all of a span whose stride is 1 in the destination. Where the span is empty, the element
-        may lie before what is there of the source."""
+        """Writes one element to all of a span whose stride is 1 in the destination. Where the span is empty,
+        that element may lie before what is there of the source."""
         f, lanes = self.f, row_lanes(self.dtype, self.isa)
         with f.when(f.b.icmp_signed("<", f.value(row.lo), f.value(row.hi))):
             value = f.load(src.base, src.offset, self.dtype)
