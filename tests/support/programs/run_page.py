@@ -30,6 +30,14 @@ def run(page: Path) -> None:
     asks, theirs = FORK.Pipe()
     server = FORK.Process(target=serve, args=(asks, theirs))
     server.start()
+    try:
+        run_blocks(page, asks)
+    finally:
+        asks.close()
+        server.join()
+
+
+def run_blocks(page: Path, asks: Connection) -> None:
     program = sys.modules["program"] = ModuleType("program")
     for language, code, line in blocks(page):
         print(f"--- {page.name}, line {line}", flush=True)
@@ -42,8 +50,6 @@ def run(page: Path) -> None:
             subprocess.run(["bash", "-euo", "pipefail", "-c", code], check=True)
         else:
             exec(compile("\n" * (line - 1) + code, str(page), "exec", dont_inherit=True), vars(program))
-    asks.close()
-    server.join()
 
 
 def serve(theirs: Connection, asks: Connection) -> None:
