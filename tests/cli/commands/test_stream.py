@@ -247,7 +247,7 @@ def test_what_is_spilled_is_said(call, files, monkeypatch):
     (files / "m.onnx").write_bytes(pools())
     monkeypatch.setattr(spill_planning, "disk_speed", lambda folder: (1e13, 1e13))
     said = re.compile(r"spilled  \d+ tensors?, .* in all\n +'.+' .+iB: written in pass 1, read in 2.*\n")
-    disk = re.compile(r"\ndisk     .* GiB/s written, .* GiB/s read in .*, measured\n?")
+    disk = re.compile(r"\ndisk     .* [GT]iB/s written, .* [GT]iB/s read in .*, measured\n?")
     planned = call("plan", "m.onnx", "--max-memory", "64GiB")
     run = call(*RUN, "y.npy", "--max-memory", "64GiB")
     assert all(word.search(one.out) for word in (said, disk) for one in (planned, run)), planned.out + run.out
