@@ -13,7 +13,7 @@ import numpy as np
 
 from brickrt.graph.builder import COUNTABLE_BYTES
 from brickrt.graph.errors import BrickError, last_resort
-from brickrt.graph.ir import Graph
+from brickrt.graph.ir import Graph, Node
 from brickrt.graph.onnx_import.check_inputs import check_input_types
 from brickrt.graph.onnx_import.source import SourceGraph
 from brickrt.graph.room import available_bytes
@@ -21,6 +21,8 @@ from brickrt.graph.specialize.specialize import specialize
 from brickrt.graph.specialize.stages import first_stage
 from brickrt.graph.time_budget import not_counted, preparing
 from brickrt.graph.uncollected import uncollected
+from brickrt.ops.expr import arg
+from brickrt.ops.operators.map import Map
 from brickrt.ops.types import TensorType
 from brickrt.plan.device.device_spec import DeviceSpec
 from brickrt.plan.geometry.arena_packing import Lifetime, arena_size
@@ -284,7 +286,8 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
 
 
 def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: DeviceSpec) -> Graph:
-    """The model as one graph of the brick operators that a device has. Raises BrickError where it is none."""
+    """The model as one graph of the brick operators that a device has, in which outputs that are other tensors too are
+    copies of them. Raises BrickError where it is none."""
     with preparing():
         special = specialize(
             first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.cpu_operators, COUNTABLE_BYTES
@@ -295,10 +298,19 @@ def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: Devi
     if special.rest or special.host_nodes:
         names = ", ".join(f"'{node.name}' ({node.op_type})" for node in special.host_nodes[:4])
         raise BrickError(f"nodes {names} run on the host: a network with them is not run band by band")
-    if set(source.outputs) - set(special.graph.outputs):
-        names = ", ".join(map(repr, sorted(set(source.outputs) - set(special.graph.outputs))))
-        raise BrickError(f"outputs {names} are known before the run, or are others: leave them out of the model")
-    return special.graph
+    if known := set(source.outputs) & special.known.keys():
+        names = ", ".join(map(repr, sorted(known)))
+        raise BrickError(f"outputs {names} are known before the run: leave them out of the model")
+    return _with_copies(special.graph, special.same, tuple(source.outputs))
+
+
+def _with_copies(graph: Graph, same: Mapping[str, str], outputs: tuple[str, ...]) -> Graph:
+    """The graph with a tensor of its own for each output that is another tensor too."""
+    if not same:
+        return graph
+    types = graph.types | {name: graph.types[other] for name, other in same.items()}
+    copies = [Node(f"{name}/copy", Map(arg(0, types[name].dtype)), (other,), name) for name, other in same.items()]
+    return replace(graph, nodes=(*graph.nodes, *copies), types=types, outputs=outputs).verify()
 
 
 def in_core_bytes(plan: Plan) -> int:

@@ -70,6 +70,7 @@ def test_signals(seed: int, extent: int, rows: int) -> None:
 
 @settings(max_examples=3, deadline=None, derandomize=True)
 @given(st.integers(0, 2**20), st.integers(40, 150), st.sampled_from([1, 7, 16, 64]))
+@example(217, 40, 1)  # an output that is another one too
 def test_many_rows(seed: int, extent: int, rows: int) -> None:
     """So many that bands are alike, and rings move."""
     check_equal(random_network(random.Random(seed), extents=(extent, 7)), rows, 2, refused=True)
@@ -212,6 +213,14 @@ def test_rows_that_are_left_are_flattened() -> None:
     stream = planner_of(plan_of(network)).stream_plan(16)
     assert len(stream.sweeps) == 1 and stream.last
     check_equal(network, 16, 2)
+
+
+def test_outputs_that_are_other_tensors() -> None:
+    """The input, a tensor between nodes, and another output."""
+    nodes = [node("Conv", "x w", "c", pads=[1] * 4), node("Relu", "c", "y"), node("Identity", "y", "z")]
+    nodes += [node("Identity", "x", "u"), node("Dropout", "c", "v"), node("Identity", "v", "t")]
+    outputs = [tensor(name, (1, 4, 21, 9)) for name in ("y", "z", "v", "t")] + [tensor("u", (1, 3, 21, 9))]
+    check_equal(model(nodes, [tensor("x", (1, 3, 21, 9))], outputs, w=weights(4, 3, 3, 3)), 4, 2)
 
 
 def test_inputs_and_outputs_of_several_heights() -> None:
