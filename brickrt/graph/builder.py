@@ -197,8 +197,8 @@ class Builder:
         return name
 
     def check_room(self, shape: Sequence[int], dtype: np.dtype) -> None:
-        """Raises ValueError for a tensor larger than memory can be, even one that is empty along an axis: NumPy counts
-        its other axes. So it does for more axes than NumPy broadcasts."""
+        """Raises ValueError for a tensor of more dimensions than NumPy broadcasts, and for one larger than memory can
+        be, even one that is empty along an axis: NumPy counts its other axes."""
         if len(shape) > MOST_DIMENSIONS:
             raise ValueError(f"a tensor of {len(shape)} dimensions has more than {MOST_DIMENSIONS}: use fewer")
         if math.prod(d for d in shape if d) * dtype.itemsize > self.addressable:

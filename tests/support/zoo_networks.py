@@ -60,8 +60,9 @@ OTHERS: dict[str, dict[str, object]] = {
     "swin-t": {"WIDTH": 24, "BLOCKS": ((2, 3), (2, 6), (1, 12))},
     "vit-s16": {"DEPTH": 4},
 }
-# What says how often a network repeats blocks that are alike.
-ALIKE = {"conformer": "DEPTH", "deepcam": "MIDDLE_BLOCKS"}
+# Constants and options that say how often a network repeats blocks that are alike.
+REPEATS = {"conformer": {"DEPTH": 2}, "deepcam": {"MIDDLE_BLOCKS": 2}}
+FEW_BLOCKS: dict[str, dict[str, Any]] = {"restormer": {"blocks": (2, 2, 2, 2), "refinement": 1}}
 # Options of slim networks.
 OPTIONS: dict[str, dict[str, Any]] = {"restormer": {"width": 8, "blocks": (1, 1, 1), "refinement": 0}}
 SLIM = {"darknet53", "deepcam", "inception-v4", "vgg16", *TABLES}
@@ -101,9 +102,9 @@ def slim(name: str) -> Iterator[None]:
 def shallow_model(name: str) -> onnx.ModelProto:
     """What `zoo.build` writes, where blocks that are alike are repeated less often: no operator of another shape."""
     with pytest.MonkeyPatch.context() as patch:
-        if name in ALIKE:
-            patch.setattr(import_module(lookup(name)[1].__module__), ALIKE[name], 2)
-        return zoo.build(name, **({"blocks": (2, 2, 2, 2), "refinement": 1} if name == "restormer" else {}))
+        for constant, value in REPEATS.get(name, {}).items():
+            patch.setattr(import_module(lookup(name)[1].__module__), constant, value)
+        return zoo.build(name, **FEW_BLOCKS.get(name, {}))
 
 
 def slim_model(name: str, **arguments: Any) -> onnx.ModelProto:

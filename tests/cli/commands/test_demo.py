@@ -74,11 +74,6 @@ def test_without_pillow_one_line_says_so(call, tmp_path, monkeypatch):
     assert not (tmp_path / "demo").exists()
 
 
-def _heed_sigint() -> None:
-    """A shell has what it starts in the background ignore it."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="Windows has no SIGINT for one process")
 def test_an_interrupted_demo_leaves_nothing(tmp_path):
     """It is interrupted while a process of its own measures an engine."""

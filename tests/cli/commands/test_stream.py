@@ -290,7 +290,7 @@ def test_interrupt_keeps_what_is_finished(files):
     first, second = done.stderr.splitlines()
     assert re.fullmatch(r"brickrt: \d+ of 6\d bands are finished and kept: the same command with --resume .*", first)
     assert second == "brickrt: interrupted" and journal_path(out).exists()
-    report = json.loads(forks.run(["-m", "brickrt", *RUN, "y.npy", "--resume", "--json"], files).stdout)
+    report = json.loads(forks.run(["-m", "brickrt", *RUN, "y.npy", "--resume", "--json"], files, check=True).stdout)
     assert report["bands_run"] < report["bands"] and os.path.exists(out)
 
 

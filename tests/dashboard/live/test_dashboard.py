@@ -100,7 +100,7 @@ def test_terminals_that_want_less(folder, env):
 
 
 def test_without_a_terminal_there_is_one_line_and_json_is_clean(folder):
-    done = forks.run(["-m", "brickrt", *words("--repeat", "3", "--json")], folder)
+    done = forks.run(["-m", "brickrt", *words("--repeat", "3", "--json")], folder, check=True)
     assert json.loads(done.stdout)["runs"] == 3
     assert done.stderr.startswith("run 3 of 3, 100 %") and len(done.stderr.splitlines()) == 1
 

@@ -66,7 +66,7 @@ def test_q_ends_a_run_on_windows_which_goes_on(folder):
 
 
 def test_without_a_terminal_there_is_one_line_and_json_is_clean(folder):
-    done = forks.run(["-m", "brickrt", *BANDS, "--json"], folder)
+    done = forks.run(["-m", "brickrt", *BANDS, "--json"], folder, check=True)
     told = json.loads(done.stdout)
     assert done.stderr.startswith("bands ") and ", 100 %" in done.stderr and len(done.stderr.splitlines()) == 1
     assert [one["name"] for one in told["pass_times"]] == [f"pass {k + 1}" for k in range(told["sweeps"])]

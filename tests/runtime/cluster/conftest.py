@@ -14,7 +14,7 @@ from tests.support.programs import forks
 
 @pytest.fixture(scope="package", autouse=True)
 def _workers_are_forks() -> Iterator[None]:
-    """All workers but those of a test that says otherwise."""
+    """They start sooner so; those that the command line starts, in its own tests, are new interpreters."""
     forks.server()
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         yield

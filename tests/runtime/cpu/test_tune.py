@@ -206,7 +206,7 @@ def test_another_process_finds_it():
         "from tests.runtime.cpu.test_tune import *\n"
         "print(Stopwatch(by_algorithm(), seconds=0.0).plan(wide()).algorithms)"
     )
-    done = forks.run(["-c", script])
+    done = forks.run(["-c", script], check=True)
     assert done.stdout.strip() == str(first.algorithms)
 
 

@@ -41,11 +41,15 @@ def server() -> ForkServerContext:
 
 
 def run(
-    words: Sequence[object], folder: Path | None = None, env: Mapping[str, str] | None = None, timeout: float = 300
+    words: Sequence[object],
+    folder: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    timeout: float = 300,
+    check: bool = False,
 ) -> subprocess.CompletedProcess[str]:
     """Runs a program to its end: `words` are those behind `python`, either -m with a module or -c with code.
 
-    Raises TimeoutError after `timeout` seconds.
+    Raises TimeoutError after `timeout` seconds and, to `check` it, AssertionError with what a program that fails says.
     """
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         process = started(words, (out.fileno(), err.fileno()), folder, env)
@@ -54,6 +58,7 @@ def run(
             process.kill()
             raise TimeoutError(f"{' '.join(map(str, words))}: did not end in {timeout} s")
         told = [TextIOWrapper(file).read() for file in (out, err) if file.seek(0) == 0]
+    assert process.exitcode == 0 or not check, told[1]
     return subprocess.CompletedProcess(list(words), process.exitcode, *told)
 
 

@@ -100,7 +100,7 @@ def expand(b: Builder, node: OnnxNode) -> str:
 
 def expanded(b: Builder, x: str, shape: Sequence[int]) -> str:
     """The tensor broadcast together with `shape`."""
-    b.check_room((1,) * len(shape), b.type(x).dtype)  # of more axes NumPy says nothing but that
+    b.check_room((1,) * len(shape), b.type(x).dtype)  # before NumPy's own error, which is no ValueError
     target = np.broadcast_shapes(b.type(x).shape, tuple(shape))
     source = (1,) * (len(target) - b.type(x).rank) + b.type(x).shape
     b.check_room(target, b.type(x).dtype)
