@@ -20,16 +20,13 @@ from brickrt.plan.cost.constants import (
     PACED_KEPT,
     PACED_KEPT_READ,
     PACED_NEAR,
-    PACED_RAW,
     PACED_RAW_WEIGHT,
     PACED_READ,
     PACED_SPILL,
     PACED_UNHIDDEN_SHARE,
     PAIRED_RAW_WEIGHT,
     PRODUCT_SHARE,
-    RAW_SHARE,
     RAW_WEIGHT,
-    SHARED_RAW,
     STRIDED_READS,
     TRANSFORM_BYTES,
     TRANSFORM_FLOPS,
@@ -61,9 +58,9 @@ class CoreShare:
         return self.raw_bytes > 0 and not self.once
 
     def paced(self, device: DeviceSpec) -> bool:
-        """Whether the time of tiles that ask for transformed weights at an even pace is modelled as such: by vectors of
-        16 lanes, on which it was fitted."""
-        return device.paces_weights and (self.held or not self.raw_bytes)
+        """Whether the time of tiles that ask for weights at an even pace is modelled as such: by vectors of 16 lanes of
+        floats, on which it was fitted."""
+        return device.paces_weights and not self.integers
 
 
 def winograd_us(
@@ -85,7 +82,7 @@ def winograd_us(
     arithmetic = share.boxes * _products_us(register_tiles, t, channels, blocks, device, share)
     times = share.pieces if share.held else share.boxes if share.once else sweeps
     made = _made_us(axes, panel, device, share) * times
-    apart = made if device.paces_weights else 0.0  # PACED_RAW was fitted without them
+    apart = made if share.paced(device) else 0.0
     group = grouped * axes.planes * device.lanes * 4  # bytes of a block of channels
     weights = _Weights.of(axes, panel, group * run * (blocks_in + blocks), device, share)
     planes_in = smaller(swept.extent, (depth - 1) * swept.stride + swept.reach)
@@ -98,10 +95,7 @@ def winograd_us(
         image = box[0] * channels * math.prod(axis.extent for axis in axes) * 4
         read = tiles * math.prod(axis.m * axis.stride for axis in axes[1:]) * planes_in * channels * 4
         transforms += PACED_READ * read_us(smaller(read, image), image, device)
-    us = weights.beside_us(arithmetic + made - apart, sweeps, device, share) + share.boxes * transforms
-    # those of weights that are transformed for each group, whose direct products are slow as well
-    slow = device.shares_chunks and share.raw_bytes and not (share.held or share.integers)
-    return us * (1.0 if not slow else PACED_RAW if device.paces_weights else SHARED_RAW) + apart
+    return weights.beside_us(arithmetic + made - apart, sweeps, device, share) + share.boxes * transforms + apart
 
 
 def transforms_us(axes: Axes, channels: int, outputs: int, device: DeviceSpec, share: CoreShare) -> float:
@@ -113,7 +107,7 @@ def _made_us(axes: Axes, panel: Amount, device: DeviceSpec, share: CoreShare) ->
     """Microseconds in which a core transforms weights once, whose planes have panels of so many bytes."""
     if not share.raw_bytes:
         return 0.0
-    alone = PACED_RAW_WEIGHT if device.paces_weights and not share.integers else RAW_WEIGHT
+    alone = PACED_RAW_WEIGHT if share.paced(device) else RAW_WEIGHT
     each = PAIRED_RAW_WEIGHT if share.paired else alone
     return compute_us(each * axes.planes * panel / 4 / device.lanes, device, 1.0)
 
@@ -152,7 +146,7 @@ class _Weights:
         """Where planes have panels of so many bytes, with so many bytes of tiles `beside` them."""
         live = axes.products * panel * _taps_per_output(axes.swept) / axes.swept.r
         stored = axes.down.r * axes.across.r * panel * share.raw_bytes / 4 if share.raw_bytes else live
-        live = stored if share.anew else live
+        live = stored * axes.down.n if share.anew else live  # once for each row of planes
         kept = HELD_BESIDE * (live + beside) if device.tiles or device.paces_weights else live
         return _Weights(stored, live, kept)
 
@@ -180,7 +174,7 @@ def _products_us(
         products *= (1 - channels // device.lanes // 3 / -(-channels // device.lanes)) * WINOGRAD_PAIRS
     if share.integers:  # of 16 bits, half as many at a time as of bytes
         products /= max(1, device.byte_products // 2)
-    return compute_us(products, device, RAW_SHARE if share.anew else PRODUCT_SHARE)
+    return compute_us(products, device, PRODUCT_SHARE)
 
 
 def _vectors_read(axes: Axes, channels: int, blocks: int, lanes: int) -> float:

@@ -11,7 +11,6 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.emit.magnitudes import lanes_before, nothing
 from brickrt.ops.cpu.winograd.frame import AxisRange, TileGroup, WinogradFrame, WinogradTile
-from brickrt.ops.cpu.winograd.sizes import most_blocks
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects, TileRange
 from brickrt.ops.cpu.winograd.transforms import input_rows
 
@@ -213,8 +212,7 @@ class NextInputs:
         self.frame, self.k, self.f = frame, frame.k, frame.f
         self.asks = frame.k.axes.residues == 1 and not frame.k.gathers
         self.strides = frame.strides(frame.k.ins[0].strides)
-        most = most_blocks(frame.k.isa.registers) * frame.k.most  # whatever the group
-        self.starts = frame.f.local(I64, count=most) if self.asks else None
+        self.starts = frame.f.local(I64, count=frame.k.most_tiles) if self.asks else None
 
     def find(self, group: TileGroup) -> Index:
         """How many tiles there are; their first inputs are kept."""

@@ -24,7 +24,7 @@ from brickrt.ops.cpu.winograd.paired.input import PairedInput
 from brickrt.ops.cpu.winograd.paired.products import PairedProducts
 from brickrt.ops.cpu.winograd.paired.whole_products import PairedWholeProducts
 from brickrt.ops.cpu.winograd.products import Products
-from brickrt.ops.cpu.winograd.raw_products import RawProducts, WholeProducts
+from brickrt.ops.cpu.winograd.raw_products import RowProducts, WholeProducts
 from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 from brickrt.ops.cpu.winograd.sizes import ANEW, HELD, ONCE, PAIRED, PAIRED_ONCE, STORED, transforms_once
 from brickrt.ops.cpu.winograd.tile_ranges import Suspects
@@ -68,9 +68,9 @@ class WinogradKernel(WinogradScheme):
         """What emits the products; weights that are transformed once are so before all tiles."""
         if self.paired:
             return PairedWholeProducts(frame) if self.raw else PairedProducts(frame)
-        if self.transforms_once:
-            return WholeProducts(frame)
-        return RawProducts(frame) if self.raw else Products(frame)
+        if not self.raw:
+            return Products(frame)
+        return RowProducts(frame) if self.anew else WholeProducts(frame)
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
+import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
@@ -19,6 +21,17 @@ from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
 
 STEPS_PER_REQUEST = 4  # for weights, of which few tiles of a group take large shares
+
+
+@dataclass(frozen=True)
+class WeightsRead:
+    """Which transformed weights a register tile reads: those of a plane, of the blocks of outputs from one on, of a
+    swept tap and a residue."""
+
+    plane: Index
+    block: Index
+    tap: Index
+    residue: Index
 
 
 class Products:
@@ -36,19 +49,25 @@ class Products:
 
     def emit(self, group: TileGroup) -> None:
         """Plane by plane, for all blocks of output channels of the box."""
-        f, k, frame = self.f, self.k, self.frame
-        all_blocks = k.out.channel_blocks
-        rest = int(all_blocks % k.ob)
+        f, frame = self.f, self.frame
         next_inputs = NextInputs(frame)
         later = next_inputs.find(group)
-        with f.loop(0, k.axes.planes) as plane:
+        with f.loop(0, self.k.axes.planes) as plane:
             next_inputs.ask(group, later, plane)
             live = frame.register_tiles_of(group, plane)
-            with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
-                self.blocks(group, live, plane, block, k.ob)
-            if rest:
-                with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
-                    self.blocks(group, live, plane, block, rest)
+            for block, count in self.tiles_of_blocks():
+                self.blocks(group, live, plane, block, count)
+
+    def tiles_of_blocks(self) -> Iterator[tuple[Index, int]]:
+        """for block, count in ...: what is emitted in the meantime runs for the `count` blocks of output channels from
+        each such block on that register tiles have, of all of the box."""
+        f, frame, ob, blocks = self.f, self.frame, self.k.ob, self.k.out.channel_blocks
+        rest = int(blocks % ob)
+        with f.loop(frame.first_block, f.minimum(frame.last_block, blocks - rest), ob) as block:
+            yield block, ob
+        if rest:
+            with f.loop(f.maximum(frame.first_block, blocks - rest), frame.last_block, rest) as block:
+                yield block, rest
 
     def blocks(self, group: TileGroup, live: tuple[Index, Index], plane: Index, block: Index, count: int) -> None:
         """`count` blocks of output channels, for the register tiles of the group that are `live`."""
@@ -59,41 +78,60 @@ class Products:
                 acc = self.accumulators(count, t)
                 with self.live_taps(at) as (tap, z), self.live_residues(plane) as residue:
                     weights = self.panel(plane, tile, tap, residue)
-                    ask = self.asker(group, live, (at, g), self.following(plane, block, (tap, residue)))
+                    ask = self.asker(group, live, (at, g), WeightsRead(plane, block, tap, residue))
                     place = f.add(f.mul(slot(frame, z), self.frame.plane_tiles), g)
                     self.sweep(acc, weights, residue, plane, place, ask)
                 row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
                 self.store(acc, plane, row, f.sub(block, frame.first_block))
 
-    def following(self, plane: Index, block: Index, which: tuple[Index, Index]) -> Index:
-        """Elements before the weights that the box reads after those of a tile of blocks in a plane, `which` are of a
-        swept tap and a residue: those of the next tile, or of the first in the next plane. May lie past the end."""
+    def following(self, read: WeightsRead) -> Index:
+        """Elements before the weights that the box reads after some: those of the next tile of blocks, or of the first
+        in the next plane. May lie past the end."""
         f, frame, ob = self.f, self.frame, self.k.ob
-        last = f.b.icmp_signed(">=", f.value(f.add(block, ob)), f.value(frame.last_block))
-        tile = frame.choose(last, f.div(frame.first_block, ob), f.add(f.div(block, ob), 1))
-        return self.stored_at(f.add(plane, frame.choose(last, 1, 0)), tile, *which)
+        last = self.is_last(read.block)
+        tile = frame.choose(last, f.div(frame.first_block, ob), f.add(f.div(read.block, ob), 1))
+        return self.stored_at(f.add(read.plane, frame.choose(last, 1, 0)), tile, read.tap, read.residue)
+
+    def is_last(self, block: Index) -> ir.Value:
+        """Whether no blocks of the box follow those of the register tile whose first one is `block`."""
+        f = self.f
+        return f.b.icmp_signed(">=", f.value(f.add(block, self.k.ob)), f.value(self.frame.last_block))
 
     def asker(
-        self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], following: Index
+        self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], read: WeightsRead
     ) -> Callable[[Index], None] | None:
-        """What asks in each step of a register tile at `place` for its share of the weights at `following`, which all
-        tiles of a group bring to L2 at an even pace; None where the processor does that best by itself."""
-        f, k, (at, g) = self.f, self.k, place
+        """What asks in each step of a register tile at `place` for its share of the weights that follow those that are
+        `read`, which all tiles of a group bring to L2 at an even pace; None where the processor does that best by
+        itself."""
+        f, k, dtype = self.f, self.k, self.frame.dtype
         if not k.isa.shares_chunks:
             return None
-        in_row = f.value(f.sub(live[1], live[0]))
-        tiles = f.value(f.mul(f.sub(group.hi, group.lo), in_row))
-        width = k.ob * k.lanes
-        each = f.b.udiv(f.b.add(tiles, I64(width - 1)), tiles)
-        number = f.add(f.mul(f.sub(at, group.lo), in_row), f.sub(g, live[0]))
-        first = f.add(following, f.mul(f.mul(number, self.channels_of_tap), each))
-        start = f.address(self.weights, first, self.frame.dtype)
-        return lambda step: f.prefetch(start, f.mul(step, each), self.frame.dtype, near=False)
+        start = f.address(self.weights, self.following(read), dtype)
+        return self.shares(start, dtype, k.ob * k.lanes, self.place_among(group, live, place))
+
+    def place_among(
+        self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index]
+    ) -> tuple[Index, Index]:
+        """Which of the register tiles of a group that read the same weights the one at `place` is, and how many these
+        are."""
+        f, (at, g) = self.f, place
+        in_row = f.sub(live[1], live[0])
+        return f.add(f.mul(f.sub(at, group.lo), in_row), f.sub(g, live[0])), f.mul(f.sub(group.hi, group.lo), in_row)
+
+    def shares(
+        self, start: ir.Value, dtype: np.dtype, width: int, which: tuple[Index, Index]
+    ) -> Callable[[Index], None]:
+        """What asks for one of several equal shares of what lies at `start`, `width` elements for each step: `which`
+        one, and how many there are."""
+        f, (number, count) = self.f, which
+        each = f.b.udiv(f.value(f.add(count, width - 1)), f.value(count))
+        first = f.address(start, f.mul(f.mul(number, self.channels_of_tap), each), dtype)
+        return lambda step: f.prefetch(first, f.mul(step, each), dtype, near=False)
 
     @property
     def channels_of_tap(self) -> int:
         """Steps of a sweep over the input channels of a tap and a residue."""
-        return self.k.ins[0].shape[1] * (self.k.axes.residues if self.k.gathers else 1)
+        return self.k.steps * (self.k.axes.residues if self.k.gathers else 1)
 
     def register_tiles(self) -> Iterator[int]:
         """for t in k.counts: what is emitted in the meantime runs where register tiles have t tiles."""

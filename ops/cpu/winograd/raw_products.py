@@ -1,23 +1,21 @@
 """The products of a Winograd convolution whose weights stay as they are in memory, and are transformed in the worker's
-scratch: those of a chunk of input channels and a tile of output channels, where all tiles of the group read them at
-once; or, where they are few, all of a box, which then multiplies as if they had been stored so.
+scratch: those of a row of the n×n planes and a tile of output channels, which all tiles of the group then read; or,
+where they are few or held, all of a box, which then multiplies as if they had been stored so.
 
-Transforming takes two multiply-adds and a store for each product with one tile; memory is read 36/9 times less often
-than transformed weights would take, and weights of two bytes are widened on the way.
+Transforming takes about three multiply-adds and a store for each product with one tile; memory is read 36/9 times less
+often than transformed weights would take, and weights of two bytes are widened on the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.llvm_types import FLOAT, I64, Index, zeros
-from brickrt.ops.cpu.products.register_tile import LINE
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
-from brickrt.ops.cpu.winograd.input_transform import slot
-from brickrt.ops.cpu.winograd.products import Products
+from brickrt.ops.cpu.winograd.input_transform import NextInputs
+from brickrt.ops.cpu.winograd.products import Products, WeightsRead
 from brickrt.ops.cpu.winograd.transforms import weight_rows
 
 
@@ -28,9 +26,11 @@ def transform(
     to: ir.Value,
     plane: Index,
     scales: ir.Value | None = None,
+    rows: Sequence[int] | None = None,
 ) -> None:
     """G w Gᵀ of the filters of `count` blocks of outputs, from a block on, for a channel of the input and a swept tap;
-    `plane` is how far planes are from each other at `to`. Times a vector for each plane, where there are `scales`."""
+    `plane` is how far planes are from each other at `to`. Times a vector for each plane, where there are `scales`; only
+    some `rows` of planes, where these are given."""
     f, k, (_, down, across) = frame.f, frame.k, frame.k.axes
     block, channel, tap = which
     start = frame.raw_at(block, channel, f.mul(tap, down.r * across.r))
@@ -38,125 +38,65 @@ def transform(
     for j in range(count):
         w = [f.load(weights, (n * k.ob + j) * k.lanes, k.raw_type, k.lanes) for n in range(down.r * across.r)]
         columns = [weight_rows(f, w[x :: across.r], down) for x in range(across.r)]
-        for y in range(down.n):
+        for n, y in enumerate(range(down.n) if rows is None else rows):
             for x, value in enumerate(weight_rows(f, [column[y] for column in columns], across)):
                 if scales is not None:
                     value = f.b.fmul(value, f.load(scales, (y * across.n + x) * k.lanes, frame.dtype, k.lanes))
-                f.store(value, to, (y * across.n + x) * plane + j * k.lanes, frame.dtype, k.lanes)
+                f.store(value, to, (n * across.n + x) * plane + j * k.lanes, frame.dtype, k.lanes)
 
 
-class RawProducts(Products):
-    """Emits weight transforms and products of kernels without strides."""
+class RowProducts(Products):
+    """Emits weight transforms and products of kernels without strides, row by row of the n×n planes: what a row of
+    planes needs of the weights of a tile of blocks stays in L2 until all tiles of the group are multiplied with it."""
 
     def __init__(self, frame: WinogradFrame) -> None:
         super().__init__(frame)
-        self.chunk_weights = self.f.address(frame.v, frame.k.weights_at, frame.dtype)
+        self.weights = self.f.address(frame.v, frame.k.weights_at, frame.dtype)
 
     def emit(self, group: TileGroup) -> None:
-        """Tile by tile of output channels of the box."""
+        """Row by row of planes, tile by tile of output channels of the box, plane by plane."""
+        f, frame, (_, down, across) = self.f, self.frame, self.k.axes
+        next_inputs = NextInputs(frame)
+        later = next_inputs.find(group)
+        with f.loop(0, down.n) as row:
+            for block, count in self.tiles_of_blocks():
+                self.make(row, block, count)
+                with f.loop(0, across.n) as column:
+                    plane = f.add(f.mul(row, across.n), column)
+                    with f.when(self.is_last(block)):
+                        next_inputs.ask(group, later, plane)
+                    self.blocks(group, frame.register_tiles_of(group, plane), plane, block, count)
+
+    def make(self, row: Index, block: Index, count: int) -> None:
+        """Transforms the weights of `count` blocks of outputs for a row of planes: all swept taps and channels."""
+        f, k = self.f, self.k
+        for number in f.cases(row, k.axes.down.n):
+            with f.loop(0, k.axes.swept.r) as tap, f.loop(0, k.steps) as channel:
+                at = f.mul(f.add(f.mul(tap, k.steps), channel), k.ob * k.lanes)
+                self.transform(number, (block, channel, tap), count, f.address(self.weights, at, self.frame.dtype))
+
+    def transform(self, row: int, which: tuple[Index, Index, Index], count: int, to: ir.Value) -> None:
+        """G w Gᵀ in a row of planes, of the filters of `count` blocks of outputs for a block, channel and swept tap."""
+        transform(self.frame, which, count, to, self.k.row_plane, rows=(row,))
+
+    def stored_at(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
+        """See `Products`: of the tile of blocks at hand."""
+        f, k = self.f, self.k
+        column = f.rem(plane, k.axes.across.n)
+        return f.add(f.mul(column, k.row_plane), f.mul(tap, k.steps * k.ob * k.lanes))
+
+    def asker(
+        self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], read: WeightsRead
+    ) -> Callable[[Index], None]:
+        """See `Products`: for its share of the weights that are transformed next."""
         f, k, frame = self.f, self.k, self.frame
-        all_blocks = k.out.channel_blocks
-        rest = int(all_blocks % k.ob)
-        with f.loop(frame.first_block, f.minimum(frame.last_block, all_blocks - rest), k.ob) as block:
-            self.tile(group, block, k.ob)
-        if rest:
-            with f.loop(f.maximum(frame.first_block, all_blocks - rest), frame.last_block, rest) as block:
-                self.tile(group, block, rest)
-
-    def tile(self, group: TileGroup, block: Index, count: int) -> None:
-        """`count` blocks of output channels: swept taps, and chunks of input channels, whole blocks of them first."""
-        f, k = self.f, self.k
-        whole, tail = divmod(k.steps, k.lanes)
-        self.clear(group, block, count)
-        with f.loop(0, k.axes.swept.r) as tap:
-            with f.loop(0, whole, k.chunk_blocks) as first:
-                blocks = f.minimum(k.chunk_blocks, f.sub(whole, first))
-                self.chunk(group, block, count, tap, (first, blocks, k.lanes))
-            if tail:
-                self.chunk(group, block, count, tap, (whole, 1, tail))
-
-    def clear(self, group: TileGroup, block: Index, count: int) -> None:
-        """Sets the sums of all planes to zero."""
-        f, k, frame = self.f, self.k, self.frame
-        zero = zeros(frame.kind)
-        with self.sums_of(group) as (plane, at, g), f.loop(0, count * k.t) as n:
-            start = f.add(self.place(group, plane, at, g, block), f.mul(n, k.lanes))
-            f.store(zero, frame.m, start, frame.dtype, k.lanes)
-
-    @contextmanager
-    def sums_of(self, group: TileGroup) -> Iterator[tuple[Index, Index, Index]]:
-        """Transformed plane, output plane and register tile of each tile of sums of a group."""
-        f = self.f
-        with f.loop(0, self.k.axes.planes) as plane, f.loop(group.lo, group.hi) as at, f.loop(0, group.blocks) as g:
-            yield plane, at, g
-
-    def place(self, group: TileGroup, plane: Index, at: Index, g: Index, block: Index) -> Index:
-        """Where a tile of sums lies in M."""
-        f, k, frame = self.f, self.k, self.frame
-        row = f.add(f.mul(f.sub(at, group.lo), group.blocks), g)
-        number = f.add(f.mul(row, frame.own), f.sub(block, frame.first_block))
-        return f.add(f.mul(plane, k.plane_out), f.mul(number, k.t * k.lanes))
-
-    def chunk(self, group: TileGroup, block: Index, count: int, tap: Index, part: tuple[Index, Index, int]) -> None:
-        """A chunk of input channels: `part` is its first block, how many it has, and the channels of each."""
-        f, k = self.f, self.k
-        first, blocks, channels = part
-        with f.loop(0, f.mul(blocks, channels)) as c:
-            self.transform(block, count, tap, f.add(f.mul(first, k.lanes), c), c)
-        following = self.frame.raw_at(block, f.mul(f.add(first, k.chunk_blocks), k.lanes), 0)
-        with f.loop(0, k.axes.planes) as plane:
-            self.prefetch(following, plane)
-            live = self.frame.register_tiles_of(group, plane)
-            for t in self.register_tiles():
-                with f.loop(group.lo, group.hi) as at, self.if_live(at, tap) as z, f.loop(*live) as g:
-                    start = self.place(group, plane, at, g, block)
-                    vector = f.mul(f.add(f.mul(slot(self.frame, z), self.frame.plane_tiles), g), k.depth_in)
-                    self.add(start, (count, t), plane, f.add(vector, part[0]), part)
-
-    @contextmanager
-    def if_live(self, at: Index, tap: Index) -> Iterator[Index]:
-        """The input plane that output plane `at` reads at a swept tap, where it is on the tensor."""
-        f, axis = self.f, self.k.axes.swept
-        if axis.dim is None:
-            yield 0
-            return
-        z = f.add(f.sub(f.mul(at, axis.stride), axis.pad), f.mul(tap, axis.dilation))
-        with f.when(f.b.icmp_unsigned("<", f.value(z), f.value(axis.extent))):
-            yield z
-
-    def transform(self, block: Index, count: int, tap: Index, channel: Index, c: Index) -> None:
-        """Transforms the filters of one channel of the input, the `c`-th of its chunk."""
-        f, k = self.f, self.k
-        made = f.address(self.chunk_weights, f.mul(c, k.ob * k.lanes), self.frame.dtype)
-        transform(self.frame, (block, channel, tap), count, made, k.chunk_plane)
-
-    def prefetch(self, following: Index, plane: Index) -> None:
-        """Prefetches a plane's share of the weights that are transformed next; past the end it is harmless."""
-        f, k = self.f, self.k
-        line = LINE // k.raw_type.itemsize
-        lines = -(-k.chunk_blocks * k.lanes * k.step_channels * k.taps * k.ob * k.lanes // line)
-        share = -(-lines // (k.axes.planes * k.axes.swept.r))
-        with f.loop(0, share) as n:
-            at = f.add(following, f.mul(f.add(f.mul(plane, share), n), line))
-            f.prefetch(self.frame.raw_weights, at, k.raw_type, near=False)
-
-    def add(
-        self, start: Index, shape: tuple[int, int], plane: Index, vector: Index, part: tuple[Index, Index, int]
-    ) -> None:
-        """Adds a chunk to the tile of sums at `start`, which has a `shape` of blocks and tiles; `vector` is its first
-        one in V."""
-        f, k, frame, (_, blocks, channels) = self.f, self.k, self.frame, part
-        sums = f.address(frame.m, start, frame.dtype)
-        acc = self.accumulators(*shape)
-        places = [(j, t, (j * shape[1] + t) * k.lanes) for j in range(shape[0]) for t in range(shape[1])]
-        for j, t, at in places:
-            acc.put(j, t, f.load(sums, at, frame.dtype, k.lanes))
-        pixels = f.address(frame.v, f.add(f.mul(plane, k.plane_in), f.mul(vector, shape[1] * k.lanes)), frame.dtype)
-        weights = f.address(self.chunk_weights, f.mul(plane, k.chunk_plane), frame.dtype)
-        with f.loop(0, blocks) as c:
-            self.channels(acc, pixels, weights, c, channels)
-        for j, t, at in places:
-            f.store(acc.value(j, t), sums, at, frame.dtype, k.lanes)
+        column = f.rem(read.plane, k.axes.across.n)
+        number, count = self.place_among(group, live, place)
+        steps = f.add(f.mul(column, count), number), f.mul(count, k.axes.across.n)
+        following = frame.choose(self.is_last(read.block), frame.first_block, f.add(read.block, k.ob))
+        each = k.step_channels * k.taps // k.axes.swept.r * k.ob * k.lanes
+        start = f.add(frame.raw_at(following, 0, 0), f.mul(read.tap, k.steps * each))
+        return self.shares(f.address(frame.raw_weights, start, k.raw_type), k.raw_type, each, steps)
 
 
 class WholeProducts(Products):
@@ -184,14 +124,8 @@ class WholeProducts(Products):
 
     def transform(self) -> None:
         """Transforms the weights of the box's blocks of outputs, tile by tile."""
-        f, k, frame = self.f, self.k, self.frame
-        rest = int(k.out.channel_blocks % k.ob)
-        whole = k.out.channel_blocks - rest
-        with f.loop(frame.first_block, f.minimum(frame.last_block, whole), k.ob) as block:
-            self.tile(block, k.ob)
-        if rest:
-            with f.loop(f.maximum(frame.first_block, whole), frame.last_block, rest) as block:
-                self.tile(block, rest)
+        for block, count in self.tiles_of_blocks():
+            self.tile(block, count)
 
     def tile(self, block: Index, count: int) -> None:
         """`count` blocks of outputs, where they are not there yet."""

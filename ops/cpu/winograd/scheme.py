@@ -29,10 +29,11 @@ from brickrt.ops.cpu.products.few_outputs import power_of_two
 from brickrt.ops.cpu.weighted_kernel import WeightedKernel
 from brickrt.ops.cpu.winograd.axes import Axes, axes_of, known_axes
 from brickrt.ops.cpu.winograd.sizes import (
-    HELD,
-    ONCE,
+    ANEW,
+    INTEGERS,
     PAIRED,
     PAIRED_ONCE,
+    ROW_TILES,
     STORED,
     Sizes,
     choose_sizes,
@@ -52,7 +53,6 @@ from brickrt.ops.cpu.winograd.transforms import (
 from brickrt.ops.operators.conv import Conv
 
 ROOMY_BLOCKS = 32  # of channels, that there is always room for
-RAW_CHANNELS, PACED_RAW_CHANNELS = 32, 64  # of the input, whose weights are transformed at a time
 FLOAT32 = np.dtype(np.float32)  # that sums, and weights in memory, are
 
 
@@ -104,9 +104,9 @@ class WinogradScheme(WeightedKernel):
         return self.shape_class[5] in (PAIRED, PAIRED_ONCE)
 
     @property
-    def transforms_once(self) -> bool:
-        """Whether raw weights are transformed once for all tiles of a box (`raw_products.py`)."""
-        return self.shape_class[5] in (ONCE, PAIRED_ONCE, HELD)
+    def anew(self) -> bool:
+        """Whether raw weights are transformed for each group of tiles, not once for a box (`raw_products.py`)."""
+        return self.shape_class[5] in (ANEW, INTEGERS)
 
     @property
     def raw_type(self) -> np.dtype:
@@ -160,17 +160,17 @@ class WinogradScheme(WeightedKernel):
         """How many tiles are worked on at a time."""
         if self.decided:
             return self.decided[0]
-        isa, anew, (tiles, depth) = self.isa, self.raw and not self.transforms_once, self.shape_class[2:4]
+        isa, (tiles, depth) = self.isa, self.shape_class[2:4]
         nbytes, paced = self.weight_bytes, isa.shares_chunks
-        return choose_sizes(tiles, depth, self.ob, isa.registers, nbytes, anew, self.paired, paced)
+        return choose_sizes(tiles, depth, self.ob, isa.registers, nbytes, self.anew, self.paired, paced)
 
     @cached_property
     def room(self) -> tuple[int, int]:
         """Tiles of a plane and blocks of outputs that V and M have room for: few numbers, so that boxes share code."""
         if self.decided:
             return self.decided[2]
-        near = is_near(self.weight_bytes, self.isa.registers) and (self.transforms_once or not self.raw)
-        tiles = self.most if near else most_blocks(self.isa.registers) * self.most
+        near, few = is_near(self.weight_bytes, self.isa.registers), most_blocks(self.isa.registers) * self.most
+        tiles = self.most if near and not self.anew else few if self.group <= few else ROW_TILES
         return tiles, min(self.out.channel_blocks, power_of_two(max(ROOMY_BLOCKS, self.shape_class[4])))
 
     @property
@@ -192,6 +192,11 @@ class WinogradScheme(WeightedKernel):
     def group(self) -> int:
         """G, tiles of a plane transformed at a time."""
         return self.sizes.group
+
+    @property
+    def most_tiles(self) -> int:
+        """The most tiles that a group has, in any kernel with this one's code."""
+        return ROW_TILES if self.anew else most_blocks(self.isa.registers) * self.most
 
     @property
     def run(self) -> int:
@@ -242,9 +247,10 @@ class WinogradScheme(WeightedKernel):
     @cached_property
     def workspace(self) -> int:
         """All that phases leave for each other, elements of 4 bytes."""
-        plane = self.whole_plane if self.transforms_once else self.chunk_plane
-        made = self.axes.planes * (plane + self.paired * (self._padded * (1 + self.axes.swept.r) + self.lanes))
-        return 4 * (self.made_at + made * self.raw)
+        if self.anew:
+            return 4 * (self.weights_at + self.axes.across.n * self.row_plane)
+        beside = self.paired * (self._padded * (1 + self.axes.swept.r) + self.lanes)
+        return 4 * (self.made_at + self.axes.planes * (self.whole_plane + beside) * self.raw)
 
     @property
     def triples(self) -> int:
@@ -258,16 +264,16 @@ class WinogradScheme(WeightedKernel):
         return 1 + -(-self.axes.planes // FOUR) * FOUR
 
     @property
-    def chunk_at(self) -> int:
-        """Elements before what is transformed of weights, and what is known of tiles."""
+    def values_at(self) -> int:
+        """Elements before what is known of tiles of paired channels, and behind that what is transformed of weights."""
         end = self.pixels_at + self.axes.across.inputs * self.row_pixel
         return -(-end // self.lanes) * self.lanes
 
     @property
     def weights_at(self) -> int:
-        """The same, and behind the numbers of tiles of paired channels, which begin there."""
+        """Elements before what is transformed of weights."""
         values = self.tile_values * self.ring * self.room[0] * self.paired
-        return self.chunk_at + -(-values // self.lanes) * self.lanes
+        return self.values_at + -(-values // self.lanes) * self.lanes
 
     @property
     def made_at(self) -> int:
@@ -276,15 +282,9 @@ class WinogradScheme(WeightedKernel):
         return self.weights_at + -(-flags // self.lanes) * self.lanes
 
     @property
-    def chunk_blocks(self) -> int:
-        """Blocks of input channels in a chunk."""
-        channels = PACED_RAW_CHANNELS if self.isa.paces_weights else RAW_CHANNELS
-        return int(max(1, min(channels // self.lanes, self.blocks_in)))
-
-    @property
-    def chunk_plane(self) -> int:
-        """Floats from one plane of a chunk's weights to the next: an odd number of vectors."""
-        return (self.chunk_blocks * self.lanes * self.ob | 1) * self.lanes
+    def row_plane(self) -> int:
+        """Floats from one plane of weights to the next, of those of a row of planes: not a power of two."""
+        return (self.axes.swept.r * self.steps * self.ob + 1) * self.lanes
 
     @property
     def whole_plane(self) -> int:

@@ -10,6 +10,7 @@ from brickrt.ops.cpu.isa import FEW_REGISTERS
 NEAR_WEIGHT_BYTES = 1 << 20  # that transformed weights may take to stay close to a core
 WHOLE_WEIGHT_BYTES = 5 << 20  # the same where a kernel transforms all at once: they stay in a cache that cores share
 STORED, ANEW, ONCE = range(3)  # where weights are transformed: before the run, for each group of tiles, for each box
+ROW_TILES = 112  # in all planes together, that share weights which are transformed for a group of tiles
 PAIRED = 3  # before the run, for products with paired channels (`paired/products.py`)
 PAIRED_ONCE = 4  # for each box, for such products
 INTEGERS = 5  # for each group of tiles, in integers (`integers/products.py`)
@@ -64,8 +65,8 @@ def choose_sizes(
 ) -> Sizes:
     """For boxes of so many tiles in so many planes, in register tiles of `ob` blocks of channels, perhaps `paired`.
 
-    One register tile while the weights stay in L2 beside it, else a few; as many as can be where weights are `raw`,
-    and transformed anew for each group. Where weights are asked for at an even pace (`paced`), what takes least.
+    One register tile while the weights stay in L2 beside it, else a few; many where weights are `raw`, and transformed
+    anew for each group. Where weights are asked for at an even pace (`paced`), what takes least.
     """
     near = is_near(weight_bytes, registers)
     if paced and not (raw or paired or near):
@@ -73,8 +74,8 @@ def choose_sizes(
     t = register_tile(tiles, ob, registers, paired)
     blocks = -(-tiles // t)
     if raw:
-        group = t * -(-blocks // -(-blocks // most_blocks(registers)))
-        return Sizes(t, group, min(planes, max(1, SHARED_TILES // group)))
+        group = t * -(-blocks // -(-blocks // (ROW_TILES // t)))
+        return Sizes(t, group, min(planes, max(1, ROW_TILES // group)))
     if near:
         return Sizes(t, t, 1)
     group = t * (blocks if blocks <= MOST_BLOCKS else 2 if weight_bytes <= 4 * NEAR_WEIGHT_BYTES else 3)

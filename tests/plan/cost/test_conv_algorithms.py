@@ -257,7 +257,8 @@ def test_weights_of_two_bytes_are_held_while_a_worker_has_room():
         held = held_weights_bytes(graph, {0: name})
         assert held == (channels * channels * 36 * 4 if holds(name) else 0) <= HELD_BYTES
     graph = narrow(layer(256, (64, 64), (3, 3)))
-    assert chosen(graph, dataclasses.replace(paced, cores=64)) == "winograd4-raw"  # 600 MB in all
+    bandwidth = {level: 32 * gbps for level, gbps in paced.bandwidth.items()}
+    assert chosen(graph, dataclasses.replace(paced, cores=64, bandwidth=bandwidth)) == "winograd4-raw"  # 600 MB in all
     share = core_share(graph, graph.nodes[0], paced, "winograd4-held-raw", 8, 2, 0)
     again = dataclasses.replace(share, held=False)
     axes = known_axes(graph.nodes[0].op, (64, 64), 4)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS, WinogradScheme
+from brickrt.ops.cpu.winograd.scheme import WinogradScheme
 
 
 class IntegerScheme(WinogradScheme):
@@ -24,11 +24,6 @@ class IntegerScheme(WinogradScheme):
     def depth_in(self) -> int:
         """Vectors of V per tile: of two blocks each."""
         return -(-self.blocks_in // self.step_channels)
-
-    @property
-    def chunk_blocks(self) -> int:
-        """Vectors of V in a chunk."""
-        return int(max(1, min(RAW_CHANNELS // self.lanes, self.depth_in)))
 
     @property
     def weights_at(self) -> int:

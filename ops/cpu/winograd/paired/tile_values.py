@@ -19,7 +19,7 @@ class TileValues:
 
     def __init__(self, frame: WinogradFrame) -> None:
         self.frame, self.f, self.k = frame, frame.f, frame.k
-        self.start = frame.f.address(frame.v, frame.k.chunk_at, frame.dtype)
+        self.start = frame.f.address(frame.v, frame.k.values_at, frame.dtype)
 
     def at(self, tile: Index, number: Index) -> Index:
         """Where a number of a tile lies."""

@@ -8,7 +8,6 @@ from brickrt.ops.base import evaluate_whole
 from brickrt.ops.cpu.operand import dense
 from brickrt.ops.cpu.winograd.axes import PLANAR, POINTS, Axes, Axis, fits
 from brickrt.ops.cpu.winograd.kernel import WinogradMaker
-from brickrt.ops.cpu.winograd.scheme import RAW_CHANNELS
 from brickrt.ops.cpu.winograd.sizes import ANEW, ONCE, STORED
 from brickrt.ops.cpu.winograd.transforms import (
     has_zero,
@@ -182,10 +181,10 @@ RAW = [
 
 @pytest.mark.parametrize(("kind", "isa", "alone", "once", "dtype"), RAW)
 def test_weights_transformed_while_the_kernel_runs(monkeypatch, kind, isa, alone, once, dtype):
-    """Weights in memory have their own size, and more channels than a chunk has."""
+    """Weights in memory have their own size; there are several blocks of channels."""
     monkeypatch.setattr("brickrt.ops.cpu.winograd.kernel.transforms_once", lambda *_: once)
     (n, channels, *rest), kernel, dilations, pads, pads_end, edge = KINDS[kind]
-    shape = (n, channels + RAW_CHANNELS, *rest)
+    shape = (n, channels + 2 * HOST.lanes, *rest)
     op, family = conv(pads, pads_end, kernel=kernel, dilations=dilations), WinogradMaker(edge, raw=True)
     given = arrays(*shape, kernel=op.kernel)
     given[1] = given[1].astype(dtype)
