@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 from brickrt import Runtime
+from brickrt.plan.cost import conv_algorithms
 from brickrt.plan.cost.conv_algorithms import holds
 from brickrt.plan.lean_weights import transformed_bytes, with_transforms
 from brickrt.runtime.analysis.memory_projection import project
@@ -17,9 +18,10 @@ SIDE = 56
 
 
 @pytest.fixture(autouse=True)
-def vectors(monkeypatch):
-    """A device of vectors alone, whatever processor runs this."""
+def held(monkeypatch):
+    """Plans of vectors alone that hold weights, whatever is the fastest on the processor that runs this."""
     plan_for(monkeypatch, tiles=False, pairs=False)
+    monkeypatch.setattr(conv_algorithms, "_transforms", lambda *_: ["winograd4-held-raw"])
 
 
 def network(layers: int = 3) -> onnx.ModelProto:
