@@ -286,8 +286,8 @@ def _as_cut(planner: StreamPlanner, slices: Collection[str], asked: MemoryLimit,
 
 
 def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: DeviceSpec) -> Graph:
-    """The model as one graph of the brick operators that a device has, in which outputs that are other tensors too are
-    copies of them. Raises BrickError where it is none."""
+    """The model as one graph of the brick operators that a device has, in which outputs that are other tensors too, or
+    known before the run, are copies of them. Raises BrickError where it is none."""
     with preparing():
         special = specialize(
             first_stage(source, frozenset(types)), types, {}, spec.integer_products, spec.cpu_operators, COUNTABLE_BYTES
@@ -298,19 +298,26 @@ def whole_graph(source: SourceGraph, types: Mapping[str, TensorType], spec: Devi
     if special.rest or special.host_nodes:
         names = ", ".join(f"'{node.name}' ({node.op_type})" for node in special.host_nodes[:4])
         raise BrickError(f"nodes {names} run on the host: a network with them is not run band by band")
-    if known := set(source.outputs) & special.known.keys():
-        names = ", ".join(map(repr, sorted(known)))
-        raise BrickError(f"outputs {names} are known before the run: leave them out of the model")
-    return _with_copies(special.graph, special.same, tuple(source.outputs))
+    known = {name: np.asarray(special.known[name]) for name in source.outputs if name in special.known}
+    if odd := [name for name, array in known.items() if not (array.ndim and array.size) or array.dtype == object]:
+        names = ", ".join(map(repr, sorted(odd)))
+        raise BrickError(f"outputs {names} are known before the run, and have no rows: leave them out of the model")
+    return _with_copies(special.graph, special.same, known, tuple(source.outputs))
 
 
-def _with_copies(graph: Graph, same: Mapping[str, str], outputs: tuple[str, ...]) -> Graph:
-    """The graph with a tensor of its own for each output that is another tensor too."""
-    if not same:
+def _with_copies(
+    graph: Graph, same: Mapping[str, str], known: Mapping[str, np.ndarray], outputs: tuple[str, ...]
+) -> Graph:
+    """The graph with a tensor of its own for each output that is another tensor too, or known before the run."""
+    if not (same or known):
         return graph
-    types = graph.types | {name: graph.types[other] for name, other in same.items()}
-    copies = [Node(f"{name}/copy", Map(arg(0, types[name].dtype)), (other,), name) for name, other in same.items()]
-    return replace(graph, nodes=(*graph.nodes, *copies), types=types, outputs=outputs).verify()
+    constants = {f"{name}/known": array for name, array in known.items()}
+    types = graph.types | {name: TensorType(array.shape, array.dtype) for name, array in constants.items()}
+    others = {**same, **{name: f"{name}/known" for name in known}}
+    types |= {name: types[other] for name, other in others.items()}
+    copies = [Node(f"{name}/copy", Map(arg(0, types[name].dtype)), (other,), name) for name, other in others.items()]
+    nodes, constants = (*graph.nodes, *copies), {**graph.constants, **constants}
+    return replace(graph, nodes=nodes, constants=constants, types=types, outputs=outputs).verify()
 
 
 def in_core_bytes(plan: Plan) -> int:

@@ -223,6 +223,14 @@ def test_outputs_that_are_other_tensors() -> None:
     check_equal(model(nodes, [tensor("x", (1, 3, 21, 9))], outputs, w=weights(4, 3, 3, 3)), 4, 2)
 
 
+def test_outputs_that_are_known_before_the_run() -> None:
+    """Numbers of the model, of any type and shape that has rows."""
+    nodes = [node("Conv", "x w", "y", pads=[1] * 4), node("Add", "k k", "u"), node("Identity", "n", "v")]
+    known = {"k": np.full((1, 2, 7, 5), 1.5, np.float32), "n": np.arange(6).reshape(3, 2)}
+    outputs = [tensor("y", (1, 4, 21, 9)), tensor("u", (1, 2, 7, 5)), tensor("v", (3, 2), np.int64)]
+    check_equal(model(nodes, [tensor("x", (1, 3, 21, 9))], outputs, w=weights(4, 3, 3, 3), **known), 4, 2)
+
+
 def test_inputs_and_outputs_of_several_heights() -> None:
     """x [·, 45] ─ strided ─ a [·, 23] ─ + z ─ y, and Resize to w [·, 67], and what is small besides."""
     nodes = [
