@@ -37,7 +37,7 @@ def cluster_run(request: RunRequest, source: SourceGraph, outputs: dict[str, Pat
     check_options(StreamOptions(spill=asked.spill, scratch=asked.scratch))
     options = replace(options, spill=asked.spill, scratch=asked.scratch)
     assert asked.dask is not None
-    with open_cluster(asked.dask, request.engine.threads) as client, shown_progress() as progress:
+    with open_cluster(asked.dask, request.engine.threads) as client, shown_progress(request.quiet) as progress:
         if asked.resume and not RecordFolder.beside(next(iter(outputs.values()))).is_begun:
             check_none(outputs)
             note(BEGINS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -71,7 +71,7 @@ def _ran(request: RunRequest) -> str | Failure:
     if request.output is not None and (is_folder(request.output) or is_zarr(request.output)):
         del files["--output"]
     check_watched(request, files)
-    with shown_progress() as progress:
+    with shown_progress(request.quiet) as progress:
         progress("import", 0, 1)
         source = model_source(request.model)
         if isinstance(source, CompiledSource):
@@ -117,12 +117,13 @@ def check_result_request(request: RunRequest) -> None:
         raise BrickError(f"--save {asked.save} needs --output FILE, and goes without --top")
     if asked.stored is not None and (request.output is None or way_of(request.output) == "archive"):
         raise BrickError("--as is of files with one type: add --output FILE, and none that ends in .npz")
-    if request.quiet and (request.json or request.verbose):
-        raise BrickError(f"--{'json' if request.json else 'verbose'} and --quiet exclude each other: leave one out")
+    others = {"json": request.json, "verbose": request.verbose, "dashboard": request.watch.dashboard}
+    if request.quiet and (other := next((name for name, given in others.items() if given), None)):
+        raise BrickError(f"--{other} and --quiet exclude each other: leave one out")
 
 
 def _run_once(request: RunRequest, source: SourceGraph, runs: list[InputFiles]) -> str | Failure:
-    with shown_progress() as progress:
+    with shown_progress(request.quiet) as progress:
         watch = WatchedRequest(request, source)
         with reading_ahead(source, request.inputs, runs) as ahead:
             runtime = Runtime(source, progress=progress, watch=watch.observer, **request.engine.arguments())
@@ -206,8 +207,7 @@ def _repeated(
 
 def _progress_of(request: RunRequest) -> AbstractContextManager[Progress]:
     """Shows the progress of the repeats, unless the dashboard does, or there is one run, which drawing would slow."""
-    quiet = request.watch.dashboard or request.repeat == 1
-    return nullcontext(lambda what, done, total: None) if quiet else shown_progress()
+    return shown_progress(request.quiet or request.watch.dashboard or request.repeat == 1)
 
 
 def _as_reference(request: RunRequest) -> dict[str, Any]:

@@ -39,7 +39,7 @@ def command(request: RunRequest, source: SourceGraph, runs: Sequence[InputFiles]
     """Runs the model on each of the files; gives what is printed of it. What goes wrong with one is a line, and the
     others are run all the same."""
     _check(request)
-    with shown_progress() as progress:
+    with shown_progress(request.quiet) as progress:
         runtime = Runtime(source, **request.engine.arguments())
         job = FilesJob(request, source, runs, runtime, progress)
         with interruptible(runtime.cancel):

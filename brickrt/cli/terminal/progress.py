@@ -13,10 +13,10 @@ from brickrt.runtime.progress import Progress
 
 
 @contextmanager
-def shown_progress() -> Iterator[Progress]:
+def shown_progress(quiet: bool = False) -> Iterator[Progress]:
     """Gives a function to report long steps to: (what, done, total). It shows a bar, or nothing where standard error is
-    no terminal in the foreground."""
-    if not (sys.stderr.isatty() and in_foreground(sys.stderr)):
+    no terminal in the foreground, or the run is `quiet`."""
+    if quiet or not (sys.stderr.isatty() and in_foreground(sys.stderr)):
         yield lambda what, done, total: None
         return
     from rich.console import Console

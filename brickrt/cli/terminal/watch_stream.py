@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +39,13 @@ class WatchedStream:
         title = f"{request.model.name} → {request.output}"
         self.watch = StreamWatch(title, thread_count(request.engine.threads))
         self._spec: Any = None
+        self._shows_nothing = request.quiet or self.wanted.dashboard
         self._bars: Progress = _quiet
 
     @contextmanager
     def progress(self) -> Iterator[Progress]:
         """Gives a function to report long steps to, which the dashboard shows, or else a bar."""
-        with nullcontext(_quiet) if self.wanted.dashboard else shown_progress() as self._bars:
+        with shown_progress(self._shows_nothing) as self._bars:
             yield self._step
 
     def _step(self, what: str, done: int, total: int) -> None:

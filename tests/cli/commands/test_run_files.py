@@ -105,7 +105,8 @@ def test_the_input_of_another_run_is_not_written_over_either(call, folder):
         (["in", "--output", "out/", "--verify"], "--verify is of one run"),
         (["in/p0.png", "--labels", "names.txt"], "--labels is of use with --top only"),
         (["in/p0.png", "--save", "mask"], "--save mask needs --output"),
-        (["in/p0.png", "--json", "--quiet"], "exclude each other"),
+        (["in/p0.png", "--json", "--quiet"], "--json and --quiet exclude each other"),
+        (["in/p0.png", "--dashboard", "--quiet"], "--dashboard and --quiet exclude each other"),
         (["in/p0.png", "--as", "uint8"], "--as is of files"),
         (["in/p0.png", "--as", "uint8", "--output", "y.npz"], "--as is of files"),
         (

@@ -14,4 +14,8 @@ def test_progress_is_for_screens_only(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
     with progress.shown_progress() as report:
         report("compile kernels", 1, 2)
-    assert capsys.readouterr().out == ""
+    shown = capsys.readouterr()
+    assert shown.out == "" and shown.err
+    with progress.shown_progress(quiet=True) as report:
+        report("compile kernels", 1, 2)
+    assert capsys.readouterr() == ("", "")
