@@ -128,7 +128,7 @@ class ConvOperands:
         ask, follows = self.ask(place, q, channels, tap), copied is None
         return PackedStream(f, base, k.tile[0], k.group_in * k.taps, dtype, k.lanes, also, follows, ask)
 
-    def ask(self, place: TilePosition, q: Index, channels: int, tap: Index) -> Callable[[Index], None] | None:
+    def ask(self, place: TilePosition, q: Index, channels: int, tap: Index) -> Callable[[Index, int], None] | None:
         """What asks for weights of later tiles while a tap of unit `q` is swept, where that has a pace."""
         f, k = self.f, self.k
         if self.pace is None:

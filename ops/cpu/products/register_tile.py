@@ -20,6 +20,7 @@ LINE = 64  # bytes of a cache line
 L1_BYTES = 2**15  # a stream of weights above this comes from L2 for every register tile
 MULTIPLY_ADDS_AHEAD = 448  # between the weights in use and those prefetched into L1
 STEPS = 8  # channels in a step of the loop, where vectors have eight lanes: few registers leave room for nothing else
+WIDE_STEPS = 4  # the same where vectors have 16 lanes, and each tile asks for its share of weights
 FEWEST_MULTIPLY_ADDS = 4  # of a step, of two pixels or more, that has loads to spare for prefetching
 
 
@@ -28,8 +29,8 @@ class PackedStream:
     """Weights [channel, blocks*lanes] from `base` on, part of a tile's stream of `channels` (times taps) in all.
 
     `prefetch_more` emits prefetches of other things, in the step of a channel. With `follows`, the stream of the next
-    tile lies behind this one. `ask` emits all prefetches of weights of `asked` steps from that of a channel on
-    (`rows/pace.py`), or of one step where steps are not taken together.
+    tile lies behind this one. `ask` emits all prefetches of weights of so many steps from that of a channel on
+    (`rows/pace.py`).
     """
 
     f: FunctionEmitter
@@ -40,8 +41,7 @@ class PackedStream:
     lanes: int
     prefetch_more: Callable[[Index], None] | None = None
     follows: bool = False
-    ask: Callable[[Index], None] | None = None
-    asked: int = STEPS
+    ask: Callable[[Index, int], None] | None = None
 
     def __call__(self, c: Index, j: int) -> ir.Value:
         return self.f.load(self.base, self.offset(c, j), self.dtype, self.lanes)
@@ -63,8 +63,7 @@ class PackedStream:
             for n in range(steps):
                 self.prefetch_more(f.add(first, n))
         if self.ask:
-            for n in range(0, steps, self.asked):
-                self.ask(f.add(first, n))
+            self.ask(first, steps)
             return
         if self.exceeds_l1:
             self._prefetch(self.base, f.add(first, MULTIPLY_ADDS_AHEAD // (blocks * pixels)), blocks, steps, near=True)
@@ -81,14 +80,16 @@ class PackedStream:
                     self.f.prefetch(base, self.offset(self.f.add(first, n), j), self.dtype, near=near)
 
 
-def whole_steps(f: FunctionEmitter, channels: Index, lanes: int) -> list[tuple[Index, Index, int]]:
+def whole_steps(f: FunctionEmitter, channels: Index, lanes: int, asks: bool) -> list[tuple[Index, Index, int]]:
     """Loops over so many channels: from where, to where, and how many are one step. Twelve multiply-adds of eight lanes
     take six cycles, in which counting and prefetching would be a fifth of the instructions: as many as a core that
-    does another one's work beside them has no room for."""
-    if lanes != AVX2_LANES:
+    does another one's work beside them has no room for. By vectors of 16 lanes one channel is a step, but for tiles
+    that ask for weights."""
+    together = STEPS if lanes == AVX2_LANES else WIDE_STEPS if asks else 1
+    if together == 1:
         return [(0, channels, 1)]
-    whole = f.mul(f.div(channels, STEPS), STEPS)
-    loops: list[tuple[Index, Index, int]] = [(0, whole, STEPS), (whole, channels, 1)]
+    whole = f.mul(f.div(channels, together), together)
+    loops: list[tuple[Index, Index, int]] = [(0, whole, together), (whole, channels, 1)]
     return [(start, end, step) for start, end, step in loops if not (isinstance(end, int) and start == end)]
 
 
@@ -142,15 +143,16 @@ class Accumulators:
     ) -> None:
         """acc[j][t] += pixels[offsets[t] + channel*stride] * weight(channel, j), for all channels.
 
-        `offsets` are constants; None leaves a pixel out. By vectors of 16 lanes a channel of a tile is work enough for
-        one step of the loop, by shorter ones several are (`whole_steps`), but for words: LLVM would first multiply all
-        of several steps and add the products later, for which there are no registers.
+        `offsets` are constants; None leaves a pixel out. Several channels may be a step of the loop (`whole_steps`),
+        but for words: LLVM would first multiply all of several steps and add the products later, for which there are no
+        registers.
         """
         f = self.f
         live = [(t, offset) for t, offset in enumerate(offsets) if offset is not None]
         spare = len(live) > 1 and self.blocks * len(live) >= FEWEST_MULTIPLY_ADDS
         stream = weight if isinstance(weight, PackedStream) and spare else None
-        loops = whole_steps(f, channels, self.lanes) if self.dot is None else [(0, channels, 1)]
+        asks = stream is not None and stream.ask is not None
+        loops = whole_steps(f, channels, self.lanes, asks) if self.dot is None else [(0, channels, 1)]
         for start, end, together in loops:
             with f.loop(start, end, together) as first:
                 if stream:

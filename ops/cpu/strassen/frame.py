@@ -15,6 +15,7 @@ from brickrt.ops.cpu.emit.sizes import greatest, is_equal, least
 from brickrt.ops.cpu.isa import AVX2_LANES
 from brickrt.ops.cpu.operands.epilogue import offset_of
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.rows.pace import share_asker
 from brickrt.ops.cpu.products.spilled_tile import SpilledTile
 from brickrt.ops.cpu.strassen.first_factors import FirstFactors
 from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
@@ -184,31 +185,28 @@ class SevenProducts(SpilledTile, ABC):
         f, k, frame = self.f, self.k, self.frame
         base = f.address(self.b, f.mul(number, k.panel_stride), frame.dtype)
         channels = PRODUCTS * k.part_depth
-        prefetch = self.prefetches(number)
-        more, ask = (None, prefetch) if k.lanes == AVX2_LANES else (prefetch, None)
-        panel = PackedStream(
-            f, base, frame.blocks, channels, frame.dtype, k.lanes, more, ask=ask, asked=STEPS_PER_REQUEST
-        )
+        more, ask = self.prefetches(number)
+        panel = PackedStream(f, base, frame.blocks, channels, frame.dtype, k.lanes, more, ask=ask)
         offsets = [t * k.sum_stride for t in range(self.count)]
         self.acc.multiply_add(self.rows_of(number), offsets, 1, k.part_depth, panel)
 
-    def prefetches(self, number: Index) -> Callable[[Index], None]:
-        """Emits the prefetches of a step of product `number`: lines of later panels, of which each tile of rows takes
-        its share, and a line of the next product's rows. By vectors of eight lanes tiles have no time for so many: a
-        line of later panels is all that STEPS_PER_REQUEST steps ask for, and the processor itself fetches what lies in
-        L2."""
+    def prefetches(self, number: Index) -> tuple[Callable[[Index], None] | None, Callable[[Index, int], None] | None]:
+        """What emits the prefetches of a step of product `number`, and those of several steps (`PackedStream`): a line
+        of the next product's rows, and lines of later panels, of which each tile of rows takes its share. By vectors of
+        eight lanes tiles have no time for so many, and the processor itself fetches what lies in L2."""
         f, k, frame = self.f, self.k, self.frame
-        narrow = k.lanes == AVX2_LANES
-        share, lines = self.evenly(number) if k.isa.paces_weights or narrow else self.early(number)
-        rows = None if narrow else self.next_rows(number)
+        even = k.isa.shares_chunks
+        share, lines = self.evenly(number) if even else self.early(number)
+        ask = share_asker(f, lines[0], share, frame.dtype, STEPS_PER_REQUEST) if even else None
+        rows = None if k.lanes == AVX2_LANES else self.next_rows(number)
 
         def prefetch(c: Index) -> None:
-            for line in lines:
+            for line in [] if even else lines:
                 f.prefetch(line, f.mul(c, share), frame.dtype, near=False)
             if rows is not None:
                 f.prefetch(rows, f.mul(c, LINE), frame.dtype)
 
-        return prefetch
+        return None if rows is None else prefetch, ask
 
     def next_rows(self, number: Index) -> ir.Value:
         """Address of the rows that are read after those of product `number`."""

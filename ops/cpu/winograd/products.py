@@ -15,12 +15,13 @@ from llvmlite import ir
 from brickrt.ops.cpu.emit.llvm_types import I64, Index, zeros
 from brickrt.ops.cpu.emit.sizes import Size, alternative, is_equal
 from brickrt.ops.cpu.products.register_tile import Accumulators, PackedStream
+from brickrt.ops.cpu.products.rows.pace import share_asker
 from brickrt.ops.cpu.products.words.word_dot import WordDot
 from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
 
-STEPS_PER_REQUEST = 4  # for weights, of which few tiles of a group take large shares
+STEPS_PER_REQUEST = 4  # for weights, by vectors of eight lanes: few tiles of a group take large shares
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ class Products:
 
     def asker(
         self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], read: WeightsRead
-    ) -> Callable[[Index], None] | None:
+    ) -> Callable[[Index, int], None] | None:
         """What asks in each step of a register tile at `place` for its share of the weights that follow those that are
         `read`, which all tiles of a group bring to L2 at an even pace; None where the processor does that best by
         itself."""
@@ -120,13 +121,13 @@ class Products:
 
     def shares(
         self, start: ir.Value, dtype: np.dtype, width: int, which: tuple[Index, Index]
-    ) -> Callable[[Index], None]:
+    ) -> Callable[[Index, int], None]:
         """What asks for one of several equal shares of what lies at `start`, `width` elements for each step: `which`
         one, and how many there are."""
         f, (number, count) = self.f, which
         each = f.b.udiv(f.value(f.add(count, width - 1)), f.value(count))
         first = f.address(start, f.mul(f.mul(number, self.channels_of_tap), each), dtype)
-        return lambda step: f.prefetch(first, f.mul(step, each), dtype, near=False)
+        return share_asker(f, first, each, dtype, STEPS_PER_REQUEST)
 
     @property
     def channels_of_tap(self) -> int:
@@ -191,7 +192,7 @@ class Products:
         residue: Index,
         plane: Index,
         block: Index,
-        ask: Callable[[Index], None] | None = None,
+        ask: Callable[[Index, int], None] | None = None,
     ) -> None:
         """Adds all input channels of a residue at one swept tap; `block` is the register tile in V, and `ask` emits
         prefetches in the step of a channel."""
@@ -212,7 +213,7 @@ class Products:
         weights: ir.Value,
         c: Index,
         channels: int,
-        ask: Callable[[Index], None] | None = None,
+        ask: Callable[[Index, int], None] | None = None,
     ) -> None:
         """The `channels` channels of block `c`."""
         f, k, dtype = self.f, self.k, self.frame.dtype
@@ -222,11 +223,11 @@ class Products:
         def weight(lane: Index, j: int) -> ir.Value:
             return f.load(rows, f.add(f.mul(lane, width), j * k.lanes), dtype, k.lanes)
 
-        def share(lane: Index) -> None:
+        def share(lane: Index, steps: int) -> None:
             if ask:
-                ask(f.add(f.mul(c, k.lanes), lane))
+                ask(f.add(f.mul(c, k.lanes), lane), steps)
 
-        stream = PackedStream(f, rows, k.ob, channels, dtype, k.lanes, ask=share, asked=STEPS_PER_REQUEST)
+        stream = PackedStream(f, rows, k.ob, channels, dtype, k.lanes, ask=share)
         start = f.address(pixels, f.mul(c, acc.pixels * k.lanes), dtype)
         offsets = [t * k.lanes for t in range(acc.pixels)]
         acc.multiply_add(start, offsets, 1, channels, stream if ask else weight)

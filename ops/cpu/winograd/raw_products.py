@@ -87,7 +87,7 @@ class RowProducts(Products):
 
     def asker(
         self, group: TileGroup, live: tuple[Index, Index], place: tuple[Index, Index], read: WeightsRead
-    ) -> Callable[[Index], None]:
+    ) -> Callable[[Index, int], None]:
         """See `Products`: for its share of the weights that are transformed next."""
         f, k, frame = self.f, self.k, self.frame
         column = f.rem(read.plane, k.axes.across.n)

@@ -13,10 +13,10 @@ import numpy as np
 from llvmlite import ir
 
 from brickrt.ops.cpu.emit.function_emitter import FunctionEmitter
-from brickrt.ops.cpu.emit.llvm_types import Index
-from brickrt.ops.cpu.isa import Isa
+from brickrt.ops.cpu.emit.llvm_types import I64, Index
+from brickrt.ops.cpu.isa import AVX2_LANES, Isa
 from brickrt.ops.cpu.products.conv_geometry import MOST_PIXELS
-from brickrt.ops.cpu.products.register_tile import PackedStream
+from brickrt.ops.cpu.products.register_tile import LINE, STEPS, PackedStream
 from brickrt.ops.cpu.products.row_tiles import RepeatedTiles
 
 CHUNK_BYTES = 16 << 10  # of a stream that pixels share while it is in L1
@@ -24,6 +24,7 @@ EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles re
 CHUNKS_AHEAD = 4  # between the one in use and the one asked for
 FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
 COPIED_TILES = 4  # tiles of pixels from which on weights are widened, or packed, once for all
+STEPS_PER_REQUEST = 2  # for a line: in every step a line would be asked for many times, each time through L2
 LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
 
 
@@ -68,10 +69,33 @@ class Pace:
 
     def asker(
         self, stream: ir.Value, dtype: np.dtype, number: Index, steps: Index, step: Index, chunks: int
-    ) -> Callable[[Index], None]:
-        """What emits the prefetch in a step of a sweep that begins with `step` of the `steps` of a chunk; `stream` is
+    ) -> Callable[[Index, int], None]:
+        """What emits the prefetches in steps of a sweep that begins with `step` of the `steps` of a chunk; `stream` is
         where the chunk begins, and what is asked for is so many `chunks` behind it."""
         f = self.f
         mine = f.add(f.mul(f.mul(number, steps), self.each), f.mul(steps, chunks * self.width))
         base = f.address(f.address(stream, mine, dtype), f.mul(step, self.each), dtype)
-        return lambda c: f.prefetch(base, f.mul(c, self.each), dtype, near=False)
+        return share_asker(f, base, self.each, dtype, STEPS)
+
+
+def share_asker(
+    f: FunctionEmitter, start: ir.Value, each: Index, dtype: np.dtype, narrow: int
+) -> Callable[[Index, int], None]:
+    """What asks, in so many steps of a sweep from one on, for `each` elements of each of them, which lie from `start`
+    on: for a line in every second step, in all steps where a step's share is more than half a line. By vectors of eight
+    lanes one in `narrow` steps is all that they have time for."""
+    wide = f.isa is None or f.isa.lanes != AVX2_LANES
+    dense = f.b.icmp_signed(">", f.value(each), I64(LINE // (STEPS_PER_REQUEST * dtype.itemsize))) if wide else None
+
+    def ask(first: Index, steps: int) -> None:
+        every = STEPS_PER_REQUEST if wide else narrow
+        request(range(0, steps, every), first)
+        if dense is not None and steps > 1:
+            with f.when(dense):
+                request(range(1, steps, every), first)
+
+    def request(places: range, first: Index) -> None:
+        for n in places:
+            f.prefetch(start, f.mul(f.add(first, n), each), dtype, near=False)
+
+    return ask
