@@ -60,8 +60,8 @@ class Products:
                 self.blocks(group, live, plane, block, count)
 
     def tiles_of_blocks(self) -> Iterator[tuple[Index, int]]:
-        """for block, count in ...: what is emitted in the meantime runs for the `count` blocks of output channels from
-        each such block on that register tiles have, of all of the box."""
+        """for block, count in ...: what is emitted in the meantime runs for all register tiles along the box's output
+        channels, of which each has `count` blocks from `block` on."""
         f, frame, ob, blocks = self.f, self.frame, self.k.ob, self.k.out.channel_blocks
         rest = int(blocks % ob)
         with f.loop(frame.first_block, f.minimum(frame.last_block, blocks - rest), ob) as block:
