@@ -21,7 +21,6 @@ from brickrt.ops.cpu.strassen.first_factors import FirstFactors
 from brickrt.ops.cpu.strassen.scheme import LINE, StrassenScheme
 from brickrt.ops.cpu.strassen.sizes import PRODUCTS
 
-STEPS_PER_REQUEST = 4  # of a product by vectors of eight lanes, for a line of later panels that is prefetched
 Masks = Sequence[ir.Value | None]  # per block of columns which lanes belong to the box, or whether the block does
 
 
@@ -197,7 +196,7 @@ class SevenProducts(SpilledTile, ABC):
         f, k, frame = self.f, self.k, self.frame
         even = k.isa.shares_chunks
         share, lines = self.evenly(number) if even else self.early(number)
-        ask = share_asker(f, lines[0], share, frame.dtype, STEPS_PER_REQUEST) if even else None
+        ask = share_asker(f, lines[0], share, frame.dtype) if even else None
         rows = None if k.lanes == AVX2_LANES else self.next_rows(number)
 
         def prefetch(c: Index) -> None:

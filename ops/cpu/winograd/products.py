@@ -21,8 +21,6 @@ from brickrt.ops.cpu.winograd.axes import Axis
 from brickrt.ops.cpu.winograd.frame import TileGroup, WinogradFrame
 from brickrt.ops.cpu.winograd.input_transform import NextInputs, slot
 
-STEPS_PER_REQUEST = 4  # for weights, by vectors of eight lanes: few tiles of a group take large shares
-
 
 @dataclass(frozen=True)
 class WeightsRead:
@@ -127,7 +125,7 @@ class Products:
         f, (number, count) = self.f, which
         each = f.b.udiv(f.value(f.add(count, width - 1)), f.value(count))
         first = f.address(start, f.mul(f.mul(number, self.channels_of_tap), each), dtype)
-        return share_asker(f, first, each, dtype, STEPS_PER_REQUEST)
+        return share_asker(f, first, each, dtype)
 
     @property
     def channels_of_tap(self) -> int:

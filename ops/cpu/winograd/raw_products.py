@@ -76,7 +76,8 @@ class RowProducts(Products):
                 self.transform(number, (block, channel, tap), count, f.address(self.weights, at, self.frame.dtype))
 
     def transform(self, row: int, which: tuple[Index, Index, Index], count: int, to: ir.Value) -> None:
-        """G w Gᵀ in a row of planes, of the filters of `count` blocks of outputs for a block, channel and swept tap."""
+        """G w Gᵀ in a row of planes, of the filters of `count` blocks of outputs: `which` are the first of these, a
+        channel of the input and a swept tap."""
         transform(self.frame, which, count, to, self.k.row_plane, rows=(row,))
 
     def stored_at(self, plane: Index, tile: Index, tap: Index, residue: Index) -> Index:
@@ -92,11 +93,11 @@ class RowProducts(Products):
         f, k, frame = self.f, self.k, self.frame
         column = f.rem(read.plane, k.axes.across.n)
         number, count = self.place_among(group, live, place)
-        steps = f.add(f.mul(column, count), number), f.mul(count, k.axes.across.n)
+        which = f.add(f.mul(column, count), number), f.mul(count, k.axes.across.n)
         following = frame.choose(self.is_last(read.block), frame.first_block, f.add(read.block, k.ob))
         each = k.step_channels * k.taps // k.axes.swept.r * k.ob * k.lanes
         start = f.add(frame.raw_at(following, 0, 0), f.mul(read.tap, k.steps * each))
-        return self.shares(f.address(frame.raw_weights, start, k.raw_type), k.raw_type, each, steps)
+        return self.shares(f.address(frame.raw_weights, start, k.raw_type), k.raw_type, each, which)
 
 
 class WholeProducts(Products):

@@ -24,7 +24,8 @@ EVEN_BYTES = 32 << 10  # the same where chunks are equal, and rows that tiles re
 CHUNKS_AHEAD = 4  # between the one in use and the one asked for
 FEWEST_STEPS = 128  # multiplications of an output from which on there are chunks
 COPIED_TILES = 4  # tiles of pixels from which on weights are widened, or packed, once for all
-STEPS_PER_REQUEST = 2  # for a line: in every step a line would be asked for many times, each time through L2
+WIDE_REQUEST = 2  # steps for a line, by vectors of 16 lanes: asked for in each, it would go through L2 many times
+NARROW_REQUEST = 4  # the same by vectors of eight lanes, of which tiles have little time
 LONG_STEPS = 1024  # the same whatever the pixels: of so many weights the first tile of pixels waits for long
 
 
@@ -75,20 +76,20 @@ class Pace:
         f = self.f
         mine = f.add(f.mul(f.mul(number, steps), self.each), f.mul(steps, chunks * self.width))
         base = f.address(f.address(stream, mine, dtype), f.mul(step, self.each), dtype)
-        return share_asker(f, base, self.each, dtype, STEPS)
+        return share_asker(f, base, self.each, dtype, narrow=STEPS)
 
 
 def share_asker(
-    f: FunctionEmitter, start: ir.Value, each: Index, dtype: np.dtype, narrow: int
+    f: FunctionEmitter, start: ir.Value, each: Index, dtype: np.dtype, narrow: int = NARROW_REQUEST
 ) -> Callable[[Index, int], None]:
     """What asks, in so many steps of a sweep from one on, for `each` elements of each of them, which lie from `start`
     on: for a line in every second step, in all steps where a step's share is more than half a line. By vectors of eight
-    lanes one in `narrow` steps is all that they have time for."""
+    lanes one in `narrow` steps is all that there is time for."""
     wide = f.isa is None or f.isa.lanes != AVX2_LANES
-    dense = f.b.icmp_signed(">", f.value(each), I64(LINE // (STEPS_PER_REQUEST * dtype.itemsize))) if wide else None
+    dense = f.b.icmp_signed(">", f.value(each), I64(LINE // (WIDE_REQUEST * dtype.itemsize))) if wide else None
 
     def ask(first: Index, steps: int) -> None:
-        every = STEPS_PER_REQUEST if wide else narrow
+        every = WIDE_REQUEST if wide else narrow
         request(range(0, steps, every), first)
         if dense is not None and steps > 1:
             with f.when(dense):
